@@ -309,10 +309,9 @@ def _describe(value: object, depth: int) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def frame_error(error: ArgumentError, name: str, arguments: Iterable[tuple[str, object]]) -> ArgumentError:
-    """Returns the error of a call, with its name and its arguments; one that has these stays as it is."""
-    if len(error.args) != 2:
-        return error
-    reason, cure = error.args
-    got = ", ".join(f"{own} {describe(value)}" for own, value in arguments if value is not None)
-    return type(error)(f"{name}: {reason}. Got {got}. {cure}")
+def frame_error(error: ArgumentError, name: str, arguments: Iterable[tuple[str, object]]) -> None:
+    """Gives the error of a call the name and the arguments of the call; one that has these stays as it is."""
+    if len(error.args) == 2:
+        reason, cure = error.args
+        got = ", ".join(f"{own} {describe(value)}" for own, value in arguments if value is not None)
+        error.args = (f"{name}: {reason}. Got {got}. {cure}",)

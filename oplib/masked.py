@@ -107,7 +107,8 @@ def _find_axes(x: Any, dim: Any) -> list[int]:
     try:
         return [find_dim(x.ndim, axis) for axis in dims]
     except DimensionError as error:
-        raise frame_error(error, "masked", [("input", x), ("dim", dim)]) from None
+        frame_error(error, "masked", [("input", x), ("dim", dim)])
+        raise
 
 
 # Over dims --------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import oplib
 import oplib.errors as errors
 from oplib.errors import DimensionError, OplibError, describe, describe_dtype, frame_error
 
@@ -108,9 +109,20 @@ def test_a_tracer_is_shown_by_its_shape():
 
 
 def test_the_error_of_a_kernel_gets_the_name_and_the_arguments_of_the_call():
-    framed = frame_error(
-        DimensionError("the index must be a vector", "Flatten it."), "take", [("n", 2), ("out", None)]
-    )
-    assert type(framed) is DimensionError
-    assert str(framed) == "take: the index must be a vector. Got n 2. Flatten it."
-    assert frame_error(framed, "outer", []) is framed
+    error = DimensionError("the index must be a vector", "Flatten it.")
+    frame_error(error, "take", [("n", 2), ("out", None)])
+    frame_error(error, "outer", [])
+    assert str(error) == "take: the index must be a vector. Got n 2. Flatten it."
+
+
+def test_the_error_of_a_kernel_keeps_what_the_user_handles():
+    def fail():
+        try:
+            raise KeyError("theirs")
+        except KeyError:
+            oplib.ones(2).sum(dim=5)
+
+    with pytest.raises(DimensionError) as caught:
+        fail()
+    assert isinstance(caught.value.__context__, KeyError)
+    assert not caught.value.__suppress_context__

@@ -29,9 +29,8 @@ def frame(row: Row, kernel: Function) -> Function:
         try:
             return checked(*args, **kwargs)
         except ArgumentError as error:
-            raise frame_error(
-                error, row.public_name, [*zip(row.parameters, args, strict=False), *kwargs.items()]
-            ) from None
+            frame_error(error, row.public_name, [*zip(row.parameters, args, strict=False), *kwargs.items()])
+            raise
 
     return framed
 

@@ -63,7 +63,8 @@ def make_viewer(rule: Function, name: str, overload: OpOverload, check: Function
             else:
                 part = rule(storage.spec, *args)
         except ArgumentError as error:
-            raise _frame(error, own, overload, tensor, args) from None
+            frame_error(error, own, zip(_name_arguments(overload), (tensor, *args), strict=False))
+            raise
         if part is None:
             return overload.call(tensor, *args)
         if part.__class__ is Itself:
@@ -76,12 +77,6 @@ def make_viewer(rule: Function, name: str, overload: OpOverload, check: Function
         return make_view(tensor, frame, starts, node_class)
 
     return look
-
-
-def _frame(
-    error: ArgumentError, name: str, overload: OpOverload, tensor: Tensor, args: Iterable[Any]
-) -> ArgumentError:
-    return frame_error(error, name, zip(_name_arguments(overload), (tensor, *args), strict=False))
 
 
 def _name_arguments(overload: OpOverload) -> list[str]:
@@ -122,11 +117,7 @@ def make_turner(rule: Function, name: str, overload: OpOverload) -> Function:
         require_tensor_to_write(input, f"{name}_")
         check_may_turn(input, f"{name}_")
         named = {FURTHER_NAMES.get(given, given): value for given, value in kwargs.items()}
-        args = convert(input, args, named)
-        try:
-            frame, starts = rule(input._storage.spec, *args)
-        except ArgumentError as error:
-            raise _frame(error, f"{name}_", overload, input, args) from None
+        frame, starts = rule(input._storage.spec, *convert(input, args, named))
         return turn_in_place(input, frame, starts, node_class, f"{name}_")
 
     turn.__doc__ = f"As ``{name}``, in place: ``input`` itself has the other shape, and is returned."

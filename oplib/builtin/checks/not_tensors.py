@@ -20,7 +20,7 @@ _DEEPEST = 8  # the depth of lists that is searched
 def find_untensor(
     op: str, defaults: Mapping[str, Any], error: Exception, arguments: Mapping[str, Any]
 ) -> ArgumentError | None:
-    """Returns the error about an argument that is no Tensor; None for any other failure.
+    """Returns the error about an argument that is no Tensor; None for any other failure, which is framed.
 
     Args:
         op: the name that errors have.
@@ -28,8 +28,8 @@ def find_untensor(
         error: why the call failed.
         arguments: the arguments of the call, by name.
     """
-    if isinstance(error, ArgumentError) and len(error.args) == 2:
-        return frame_error(error, op, arguments.items())
+    if isinstance(error, ArgumentError):
+        frame_error(error, op, arguments.items())
     if isinstance(error, OplibError):
         return None
     if isinstance(error, AttributeError) and isinstance(error.obj, _NO_TENSORS):

@@ -204,8 +204,8 @@ class FunctionRegistry:
     def _specify(self, name: str) -> FunctionSpec:
         """Describes the plain function of a name."""
         if name in self.composed:
-            composed, explains = self.composed[name], not name.startswith("fft_")
-            spec = specify_composed(name, composed.function, explains_untensors=explains)
+            composed = self.composed[name]
+            spec = specify_composed(name, composed.function)
             doc = complete_composed(spec.doc or "", name, spec.parameters, composed.origin)
             return replace(spec, doc=doc)
         if name in self._losses:
@@ -274,7 +274,7 @@ class FunctionRegistry:
             function = (
                 make_turner(rule, op, self.overloads[rule.__name__]) if rule is not None else _WRITTEN[name]
             )
-            spec = specify_composed(name, function, explains_untensors=False)
+            spec = specify_composed(name, function)
         elif op == "index_put":
             spec = specify_in_place(specify_composed(op, index_put), name)
         else:
@@ -304,7 +304,7 @@ def _specify_polygamma(method: Function) -> FunctionSpec:
     def polygamma(n: int, input: Any) -> Any:
         return method(input, n)
 
-    spec = specify_composed("polygamma", polygamma, explains_untensors=False)
+    spec = specify_composed("polygamma", polygamma)
     return replace(spec, doc=method.__doc__)
 
 
@@ -316,7 +316,9 @@ _GIVEN: dict[str, Callable[[], Function]] = {
     "add_arrays": lambda: jax.jit(lax.add),
     "detach_": lambda: name_function(entry_point(detach_), "detach_"),
     "getitem": lambda: make_getitem(OVERLOADS["index"]),
-    "index_put": lambda: name_function(entry_point(index_put), "index_put"),
+    "index_put": lambda: name_function(
+        emit_function(specify_composed("index_put", index_put), "<oplib.index_put>"), "index_put"
+    ),
     "rpow": lambda: _rpow,
     "setitem_": lambda: name_function(setitem_, "setitem_"),
     "view_dtype": lambda: make_view_dtype(OVERLOADS["view.dtype"]),

@@ -158,7 +158,7 @@ def specify_choice(name: str, choice: OverloadChoice, check: Check | None = None
     )
 
 
-def specify_composed(name: str, function: Function, *, explains_untensors: bool = True) -> FunctionSpec:
+def specify_composed(name: str, function: Function) -> FunctionSpec:
     """Describes a function that is made of several ops, and keeps its own frame."""
     parameters = tuple(inspect.signature(function).parameters.values())
     return FunctionSpec(
@@ -166,7 +166,7 @@ def specify_composed(name: str, function: Function, *, explains_untensors: bool 
         parameters,
         (f"    return __function({render_parameters(parameters).passed})",),
         {"__function": function},
-        explains_untensors=explains_untensors,
+        explains_untensors=True,
         doc=function.__doc__,
         annotations=function.__annotations__,
     )

@@ -90,8 +90,8 @@ def choose_moment(name: str, overloads: Overloads) -> OverloadChoice:
         if unbiased is not None:
             if correction is not None:
                 raise ArgumentTypeError(
-                    f"{name}: only one of unbiased and correction can be given. Got unbiased={unbiased} "
-                    f"and correction={correction}. Give correction, of which unbiased=True is 1."
+                    "only one of unbiased and correction can be given",
+                    "Give correction, of which unbiased=True is 1.",
                 )
             correction = int(unbiased)
         return overload.call(input, dim, correction=correction, keepdim=keepdim)
@@ -178,10 +178,7 @@ def choose_histogram(overloads: Overloads) -> OverloadChoice:
         elif range is None:
             result = by_edges.call(input, bins, weight, density=density)
         else:
-            raise ArgumentTypeError(
-                f"histogram: argument 'range' goes with a number of bins. Got {range} and {describe(bins)}. "
-                "Leave it out."
-            )
+            raise ArgumentTypeError("argument 'range' goes with a number of bins", "Leave it out.")
         return results(*result)
 
     return OverloadChoice(function)

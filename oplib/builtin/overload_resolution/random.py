@@ -14,7 +14,7 @@ from jax.core import Tracer
 
 from oplib.builtin.rows.choice import OverloadChoice
 from oplib.builtin.values import find_array
-from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError
 from oplib.library import OpOverload
 from oplib.tensor import Generator, randn
 from oplib.tensor.dtypes.rules import COMPLEX, FLOATING
@@ -23,7 +23,7 @@ Overloads = Mapping[str, OpOverload]
 _NUMBERS = (bool, int, float, np.number)
 
 
-def check_probability(op: str, p: Any) -> None:
+def check_probability(p: Any) -> None:
     """Raises where a number, or an item of a tensor, is no probability.
 
     Raises:
@@ -32,17 +32,16 @@ def check_probability(op: str, p: Any) -> None:
     """
     if isinstance(p, _NUMBERS):
         if not 0 <= p <= 1:
-            raise ArgumentError(f"{op}: expects p to be in [0, 1], but got p={p}. Give a probability.")
+            raise ArgumentError(f"expects p to be in [0, 1], but got p={p}", "Give a probability.")
         return
     if getattr(p, "dtype", None) not in FLOATING:
-        raise UnsupportedDtypeError(
-            f"{op}: probabilities are floating numbers. Got {describe(p)}. Convert them: tensor.to(dtype)."
-        )
+        raise UnsupportedDtypeError("probabilities are floating numbers", "Convert them: tensor.to(dtype).")
     values = _read(p)
     if values is not None and not bool(((values >= 0) & (values <= 1)).all()):
         raise ArgumentError(
-            f"{op}: Expected p_in >= 0 && p_in <= 1 for all probabilities. Got {describe(p)} with "
-            f"{_find(values, ~((values >= 0) & (values <= 1)))}. Give probabilities."
+            "Expected p_in >= 0 && p_in <= 1 for all probabilities, but got "
+            f"{_find(values, ~((values >= 0) & (values <= 1)))}",
+            "Give probabilities.",
         )
 
 
@@ -63,7 +62,7 @@ def choose_bernoulli(overloads: Overloads) -> OverloadChoice:
     own, by_number = overloads["bernoulli"], overloads["bernoulli.p"]
 
     def bernoulli(input: Any, p: Any = None, *, generator: Generator | None = None) -> Any:
-        check_probability("bernoulli", input if p is None else p)
+        check_probability(input if p is None else p)
         if p is None:
             return own.call(input, generator=generator)
         return by_number.call(input, p, generator=generator)
@@ -91,13 +90,14 @@ def _check_weights(weights: Any) -> None:
     is_wrong = ~(np.isfinite(values) & (values >= 0))
     if is_wrong.any():
         raise ArgumentError(
-            "multinomial: probability tensor contains either `inf`, `nan` or element < 0. Got "
-            f"{describe(weights)} with {_find(values, is_wrong)}. Weights are finite, and 0 or more."
+            "probability tensor contains either `inf`, `nan` or element < 0, such as "
+            f"{_find(values, is_wrong)}",
+            "Weights are finite, and 0 or more.",
         )
     if values.ndim and not (values > 0).any(axis=-1).all():
         raise ArgumentError(
-            "multinomial: invalid multinomial distribution (sum of probabilities <= 0). Got "
-            f"{describe(weights)} with a row of zeros. Give each row a weight that is more than 0."
+            "invalid multinomial distribution (sum of probabilities <= 0)",
+            "Give each row a weight that is more than 0.",
         )
 
 
@@ -109,8 +109,9 @@ def choose_poisson(overloads: Overloads) -> OverloadChoice:
         values = _read(input)
         if values is not None and values.size and not (values >= 0).all():
             raise ArgumentError(
-                "poisson: invalid Poisson rate, expected rate to be non-negative. Got "
-                f"{describe(input)} with {_find(values, ~(values >= 0))}. Give rates of 0 or more."
+                "invalid Poisson rate, expected rate to be non-negative, but got "
+                f"{_find(values, ~(values >= 0))}",
+                "Give rates of 0 or more.",
             )
         return op.call(input, generator=generator)
 
@@ -132,14 +133,15 @@ def choose_normal(overloads: Overloads) -> OverloadChoice:
         device: Any = None,
         requires_grad: bool = False,
     ) -> Any:
-        check_deviation("normal", std)
+        check_deviation(std)
         if isinstance(mean, _NUMBERS) and isinstance(std, _NUMBERS):
             drawn = randn(_require_size(size), generator=generator, dtype=dtype, device=device)
             return (drawn * float(std) + float(mean)).requires_grad_(requires_grad)
         if (size, dtype, device, requires_grad) != (None, None, None, False):
             raise ArgumentTypeError(
-                "normal: received an invalid combination of arguments. Got a tensor, and size, dtype, device "
-                "or requires_grad. Leave these out: they are those of the tensor."
+                "received an invalid combination of arguments: a tensor, and size, dtype, device or "
+                "requires_grad",
+                "Leave these out: they are those of the tensor.",
             )
         if isinstance(std, _NUMBERS):
             return of_mean.call(mean, float(std), generator=generator)
@@ -153,12 +155,12 @@ def choose_normal(overloads: Overloads) -> OverloadChoice:
 def _require_size(size: Any) -> Any:
     if size is None:
         raise ArgumentTypeError(
-            "normal: received an invalid combination of arguments. Got two numbers, and no size. Give one."
+            "received an invalid combination of arguments: two numbers, and no size", "Give one."
         )
     return size
 
 
-def check_deviation(op: str, std: Any) -> None:
+def check_deviation(std: Any) -> None:
     """Raises where a number, or an item of a tensor, is no standard deviation.
 
     Raises:
@@ -166,19 +168,15 @@ def check_deviation(op: str, std: Any) -> None:
     """
     if isinstance(std, _NUMBERS):
         if not std >= 0:
-            raise ArgumentError(
-                f"{op}: expects std >= 0.0, but found std {std}. Give the root of a variance."
-            )
+            raise ArgumentError(f"expects std >= 0.0, but found std {std}", "Give the root of a variance.")
         return
     if getattr(std, "dtype", None) in COMPLEX:
-        raise ArgumentError(
-            f"{op}: expects standard deviation to be non-complex. Got {describe(std)}. Take its real part."
-        )
+        raise ArgumentError("expects standard deviation to be non-complex", "Take its real part.")
     values = _read(std)
     if values is not None and not (values >= 0).all():
         raise ArgumentError(
-            f"{op}: expects all elements of std >= 0.0. Got {describe(std)} with "
-            f"{_find(values, ~(values >= 0))}. Give the roots of variances."
+            f"expects all elements of std >= 0.0, but found {_find(values, ~(values >= 0))}",
+            "Give the roots of variances.",
         )
 
 

@@ -10,7 +10,7 @@ from oplib.builtin.indexing.subscripts import read_subscripts, require_indices
 from oplib.builtin.overload_resolution.operands import take_operand
 from oplib.builtin.rows.choice import OverloadChoice
 from oplib.builtin.single_ops import ops
-from oplib.errors import ArgumentError, ArgumentTypeError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError
 from oplib.library import OpOverload
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box
@@ -27,9 +27,7 @@ def choose_masked_fill(overloads: Mapping[str, OpOverload]) -> OverloadChoice:
             check_fits("masked_fill", input, value)
             return on_number.call(input, mask, value)
         if getattr(value, "ndim", 0):
-            raise ArgumentError(
-                f"masked_fill: only supports a 0-dimensional value tensor. Got {describe(value)}. Use where."
-            )
+            raise ArgumentError("only supports a 0-dimensional value tensor", "Use where.")
         return on_tensor.call(input, mask, value)
 
     return OverloadChoice(masked_fill)
@@ -95,12 +93,8 @@ def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -
 
 def _check_put(input: Any, indices: Any, values: Any) -> None:
     if not isinstance(indices, (tuple, list)):
-        raise ArgumentTypeError(
-            f"index_put: argument 'indices' is a tuple of tensors. Got {describe(indices)}. Put it into one: "
-            "(index,)."
-        )
+        raise ArgumentTypeError("argument 'indices' is a tuple of tensors", "Put it into one: (index,).")
     if getattr(values, "dtype", input.dtype) != input.dtype:
         raise ArgumentError(
-            f"index_put: the values and the tensor must have the same dtype. Got {describe(values)} for "
-            f"{describe(input)}. Convert them: values.to(tensor.dtype)."
+            "the values and the tensor must have the same dtype", "Convert them: values.to(tensor.dtype)."
         )

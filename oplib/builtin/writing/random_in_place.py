@@ -16,7 +16,7 @@ from oplib.builtin.in_place import require_tensor_to_write
 from oplib.builtin.overload_resolution.random import check_deviation, check_probability
 from oplib.builtin.rows.row import Function
 from oplib.builtin.single_ops import ops
-from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError, describe
+from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError
 from oplib.library.objects.namespace import ops as namespaces
 from oplib.tensor import Generator, box
 from oplib.tensor.dtypes.rules import COMPLEX
@@ -47,18 +47,17 @@ def uniform_(input: Any, *bounds: float, generator: Generator | None = None, **n
         >>> (oplib.zeros(2).uniform_(1, 2) >= 1).all()
         tensor(True)
     """
-    low, high = _read_pair("uniform_", {"from": 0.0, "to": 1.0}, bounds, named)
+    low, high = _read_pair({"from": 0.0, "to": 1.0}, bounds, named)
     require_tensor_to_write(input, "uniform_")
     largest = float(jnp.finfo(input.dtype).max) if jnp.issubdtype(input.dtype, jnp.inexact) else math.inf
     if not all(abs(number) <= largest for number in (low, high, high - low)):
         raise ArgumentError(
-            f"uniform_: expects from, to and to - from to be finite in {input.dtype}. Got from={low}, "
-            f"to={high}. Give bounds that are."
+            f"expects from, to and to - from to be finite in {input.dtype}, but found from={low}, to={high}",
+            "Give bounds that are.",
         )
     if low > high:
         raise ArgumentError(
-            f"uniform_: expects to return a [from, to) range, but found from={low} > to={high}. "
-            "Exchange them."
+            f"expects to return a [from, to) range, but found from={low} > to={high}", "Exchange them."
         )
     return _fill(ops.uniform, "uniform_", input, (low, high), generator=generator)
 
@@ -81,7 +80,7 @@ def normal_(input: Any, mean: float = 0.0, std: float = 1.0, *, generator: Gener
         >>> oplib.zeros(2).normal_(3.0, 1e-9)
         tensor([3., 3.])
     """
-    check_deviation("normal_", std)
+    check_deviation(std)
     return _fill(ops.normal_functional, "normal_", input, (mean, std), generator=generator)
 
 
@@ -102,7 +101,7 @@ def bernoulli_(input: Any, p: Any = 0.5, *, generator: Generator | None = None) 
         >>> oplib.zeros(3).bernoulli_(1.0)
         tensor([1., 1., 1.])
     """
-    check_probability("bernoulli_", p)
+    check_probability(p)
     bernoulli = namespaces.oplib.bernoulli
     op = bernoulli.p if isinstance(p, (int, float)) else bernoulli.Tensor
     return _fill(op, "bernoulli_", input, (p,), generator=generator)
@@ -125,7 +124,7 @@ def exponential_(input: Any, lambd: float = 1.0, *, generator: Generator | None 
         >>> (oplib.zeros(2).exponential_() >= 0).all()
         tensor(True)
     """
-    _check_positive("exponential_", "lambda", lambd)
+    _check_positive("lambda", lambd)
     return _fill(ops.exponential, "exponential_", input, (lambd,), generator=generator)
 
 
@@ -149,7 +148,7 @@ def log_normal_(
         >>> (oplib.zeros(2).log_normal_() > 0).all()
         tensor(True)
     """
-    _check_positive("log_normal_", "std", std)
+    _check_positive("std", std)
     return _fill(ops.log_normal, "log_normal_", input, (mean, std), generator=generator)
 
 
@@ -171,7 +170,7 @@ def geometric_(input: Any, p: float, *, generator: Generator | None = None) -> A
         tensor(True)
     """
     if not 0 < p < 1:
-        raise ArgumentError(f"geometric_: expects p to be in (0, 1), but got p={p}. Give one between.")
+        raise ArgumentError(f"expects p to be in (0, 1), but got p={p}", "Give one between.")
     return _fill(ops.geometric, "geometric_", input, (p,), generator=generator)
 
 
@@ -195,7 +194,7 @@ def cauchy_(
         >>> oplib.zeros(2).cauchy_().shape
         (2,)
     """
-    _check_positive("cauchy_", "sigma", sigma)
+    _check_positive("sigma", sigma)
     return _fill(ops.cauchy, "cauchy_", input, (median, sigma), generator=generator)
 
 
@@ -221,40 +220,36 @@ def random_(input: Any, *bounds: int | None, generator: Generator | None = None,
     """
     is_upper = len(bounds) == 1 and "to" not in named
     defaults = {"to": None, "from": 0} if is_upper else {"from": 0, "to": None}
-    pair = _read_pair("random_", defaults, bounds, named)
+    pair = _read_pair(defaults, bounds, named)
     low, high = reversed(pair) if is_upper else pair
     if not all(bound is None or isinstance(bound, int) for bound in (low, high)):
-        raise ArgumentTypeError(f"random_: bounds are integers. Got {low} and {high}. Convert them.")
+        raise ArgumentTypeError(f"bounds are integers, but found {low} and {high}", "Convert them.")
     require_tensor_to_write(input, "random_")
     check_may_write(input, "random_")
     spec = input._storage.spec
     if spec.dtype in COMPLEX:
-        raise UnsupportedDtypeError(
-            f"random_: not implemented for complex numbers. Got {describe(spec)}. Use normal_ or uniform_."
-        )
+        raise UnsupportedDtypeError("not implemented for complex numbers", "Use normal_ or uniform_.")
     high = find_last_integer(spec.dtype) + 1 if high is None else high
     drawn = draw_integers("random_", tuple(spec.shape), (low or 0, high), spec.dtype, generator=generator)
     return input.copy_(box(drawn))
 
 
-def _read_pair(
-    op: str, defaults: dict[str, Any], given: Sequence[Any], named: Mapping[str, Any]
-) -> tuple[Any, Any]:
+def _read_pair(defaults: dict[str, Any], given: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, Any]:
     """Reads two numbers of which one has a name that is no name in Python."""
     values = dict(zip(defaults, given, strict=False)) | dict(named)
     if len(given) > 2 or not set(values) <= set(defaults):
         raise ArgumentTypeError(
-            f"{op}: it takes {' and '.join(defaults)}. Got {list(given)} and {dict(named)}. Give these "
-            "two, by place or by name."
+            f"it takes {' and '.join(defaults)}, but got {list(given)} and {dict(named)}",
+            "Give these two, by place or by name.",
         )
     first, second = (defaults | values).values()
     return first, second
 
 
-def _check_positive(op: str, name: str, number: float) -> None:
+def _check_positive(name: str, number: float) -> None:
     if not number > 0:
         raise ArgumentError(
-            f"{op}: expects {name} > 0.0, but found {name}={number}. Give one that is more than 0."
+            f"expects {name} > 0.0, but found {name}={number}", "Give one that is more than 0."
         )
 
 

@@ -154,8 +154,8 @@ def resize_as_(input: Any, other: Any, *, memory_format: Any = None) -> Any:
 def _turn(tensor: Tensor, op: str, size: tuple[int, ...], stride: tuple[int, ...], offset: int | None) -> Any:
     if has_views(tensor):
         raise ArgumentError(
-            f"{op}: views of the tensor share its memory, and they show parts of its shape. Got "
-            f"{describe(tensor)}. Delete the views first, or use as_strided, which makes a view."
+            "views of the tensor share its memory, and they show parts of its shape",
+            "Delete the views first, or use as_strided, which makes a view.",
         )
     frame, starts = as_strided(tensor._storage.spec, size, stride, offset)
     return turn_in_place(tensor, frame, starts, _NODE, op)
