@@ -118,3 +118,16 @@ def test_a_formula_that_is_the_derivative_of_jax_has_one_reading() -> None:
     )
     found = spread(lambda x, w: jax.grad(lambda w: op(x, w).sum())(w))(X, W)
     assert found == X.sum() + 8 * 8
+
+
+def test_a_gradient_that_does_not_depend_on_the_cotangent_has_one_reading() -> None:
+    def kernel(x: Any, w: Any) -> Any:
+        return x * jnp.round(w)
+
+    op = custom_op(kernel, schema="(Tensor x, Tensor w) -> Tensor", compile=True)
+    op.register_autograd(
+        lambda ctx, g: (g * jnp.round(ctx.saved_tensors[1]), jnp.zeros_like(ctx.saved_tensors[1])),
+        setup_context=save_operands,
+    )
+    run = [spread(jax.grad(lambda x, w, f=f: f(x, w).sum(), (0, 1)), MIXED)(X, W) for f in (op, kernel)]
+    jax.tree.map(np.testing.assert_array_equal, *run)
