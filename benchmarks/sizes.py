@@ -340,15 +340,15 @@ CASES = (
 )  # fmt: skip
 
 SORTS = "XLA's sort; torch selects without sorting"
+BITS = "the keys are read once for each of their bits; torch partitions in place"
 SCANS = "XLA has no scan: a tree of additions reads and writes the array several times"
 SCALAR = "XLA's own code for the function is not vectorised"
 MAKES = "torch writes into memory that it reuses; XLA's result is new memory"
 REASONS = {
     "mode": "XLA's sort is slower than torch's for integers",
     "topk": SORTS,
-    "kthvalue": SORTS,
-    "median": SORTS,
-    "unique(": "numpy's sort on the host; its size is a value",
+    "kthvalue": BITS,
+    "median": BITS,
     "argmax": "two passes, the maximum and its first position: XLA's loop over pairs takes longer",
     "max(64": "two passes, the maximum and its first position: XLA's loop over pairs takes longer",
     "depthwise conv2d": "the gradient of the weights is a reduction of nine products",
@@ -359,12 +359,11 @@ REASONS = {
     "cdist": "XLA sums squares in scalar code where a row is short",
     "pdist": "row by row, and again for the backward, so that no array of all differences is stored",
     "combinations": "XLA's gather",
-    "randperm": "JAX's random bits, and XLA's sort; torch shuffles in place",
+    "randperm": "XLA's sort of one integer of 64 bits for each item; torch shuffles in place",
     "trapezoid": "XLA stores both slices before it sums them",
     "diff": "XLA's slices are copies",
     "gradient": "several calls: the inside, both ends, and their concatenation",
     "eye": MAKES,
-    "tril_indices": "numpy makes the indices on the host, and they are copied into an array",
     "bincount": "numpy counts on the host: the size of the result is a value",
     "scatter": "XLA's scatter is a scalar loop",
     "index_add": "XLA's scatter is a scalar loop",
@@ -382,7 +381,6 @@ REASONS_BESIDE_JAX = {
     "topk": KEYS,
     "kthvalue": KEYS + ", and positions: torch returns them, plain JAX here does not",
     "median": KEYS + ", and positions, by which the gradient is given",
-    "quantile": KEYS,
     "logsumexp": CALLS,
     "max_pool2d": "the strided slices of a padded copy, which take less time than XLA's windows",
     "avg_pool2d": CALLS,
@@ -397,7 +395,6 @@ REASONS_BESIDE_JAX = {
     "index_add": "checks each index, where plain JAX drops those outside",
     "scatter": "checks each index, where plain JAX drops those outside",
     "gather": "checks each index",
-    "interpolate": "torch's weights, which are those of two products of matrices",
     "cross_entropy": CALLS,
     "exp2": "exact at whole numbers, where XLA's is not",
     "nan": "a count of the numbers beside their sum",

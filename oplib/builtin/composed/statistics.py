@@ -143,31 +143,49 @@ def _choose(count: int, r: int, *, with_replacement: bool) -> Any:
     least = np.zeros(len(chosen), np.int32)
     for _ in range(r if with_replacement or r <= count else 0):
         repeats = np.maximum(count - least, 0)
-        starts = np.repeat(np.cumsum(repeats) - repeats, repeats)
-        last = np.repeat(least, repeats) + np.arange(repeats.sum()) - starts
-        chosen = np.column_stack([np.repeat(chosen, repeats, 0), last]).astype(np.int32)
+        last = _list_ranges(least, repeats)
+        chosen = np.column_stack([np.repeat(chosen, repeats, 0), last])
         least = last + (0 if with_replacement else 1)
     return chosen if chosen.shape[1] == r else np.zeros((0, r), np.int32)
+
+
+def _list_ranges(starts: Any, lengths: Any) -> Any:
+    """Returns the integers of several ranges, one range after another."""
+    before = np.cumsum(lengths, dtype=np.int32) - lengths
+    return np.repeat(starts - before, lengths) + np.arange(lengths.sum(), dtype=np.int32)
 
 
 # Indices of triangles, and shapes ---------------------------------------------------------------------------
 
 
-def _make_triangle(find: Function, which: str) -> Function:
-    name = find.__name__
-
+def _make_triangle(name: str, which: str, find: Function) -> Function:
     def triangle(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Any:
         if row < 0 or col < 0:
             raise ArgumentError("row and col must be non-negative", "Give the sizes.")
         if dtype is not None and np.dtype(dtype) not in INTEGRAL:
             raise UnsupportedDtypeError("indices are integers", "Choose an integral one.")
         require_memory(name, (row, col), np.dtype(bool))
-        indices = np.stack(find(row, offset, col)).astype(np.int32)
+        indices = list_triangle(row, col, offset)
         return tensor(indices, dtype=default_int_dtype() if dtype is None else dtype, device=device)
 
-    shown = [indices.tolist() for indices in find(2)]
+    def list_triangle(row: int, col: int, offset: int) -> Any:
+        rows = np.arange(row, dtype=np.int32)
+        starts, lengths = find(np.clip(np.arange(row) + offset, -1, col).astype(np.int32), col)
+        return np.stack([np.repeat(rows, lengths), _list_ranges(starts, lengths)])
+
+    shown = list_triangle(2, 2, 0).tolist()
     triangle.__name__, triangle.__doc__ = name, _TRIANGLE.format(name=name, which=which, found=shown)
     return triangle
+
+
+def _find_lower(diagonal: Any, col: int) -> Any:
+    """Returns the first column and the number of columns of each row, from its column of the diagonal."""
+    return 0 * diagonal, np.minimum(diagonal + 1, col)
+
+
+def _find_upper(diagonal: Any, col: int) -> Any:
+    starts = np.maximum(diagonal, 0)
+    return starts, col - starts
 
 
 _TRIANGLE = """Returns the indices of the {which} triangle of a matrix, row by row.
@@ -290,8 +308,8 @@ COMPOSED = (
     Composed(broadcast_shapes, returns="Any"),
     Composed(combinations),
     Composed(cov, is_method=True),
-    Composed(_make_triangle(np.tril_indices, "lower"), makes=True),
-    Composed(_make_triangle(np.triu_indices, "upper"), makes=True),
+    Composed(_make_triangle("tril_indices", "lower", _find_lower), makes=True),
+    Composed(_make_triangle("triu_indices", "upper", _find_upper), makes=True),
     Composed(unique_consecutive, is_method=True, deciding=("return_inverse", "return_counts")),
     Composed(histogramdd, returns="(Tensor hist, Tensor[] bin_edges)"),
 )

@@ -17,6 +17,8 @@ from .promotion import in_single
 _Array = np.ndarray[Any, Any]
 _Taps = tuple[_Array, _Array]  # for each result the places of the items along an axis, and their weights
 _LARGEST_MATRIX = 2**22
+_FEW_TAPS = 8
+"""So many are added one by one, in a sixth of the time that XLA takes for a sum over an axis."""
 
 
 def find_ranges(size: int, count: int) -> list[tuple[int, int]]:
@@ -114,13 +116,18 @@ def _weigh(x: Any, taps: _Taps, axis: int) -> Any:
     """
     is_used = (taps[1] != 0).any(0)
     indices, weights = taps[0][:, is_used], taps[1][:, is_used]
-    shape = (1,) * axis + weights.shape + (1,) * (x.ndim - axis - 1)
+    count = indices.shape[1]
 
     def look_up(x: Any) -> Any:
-        if indices.shape[1] == 1:  # the weight is 1
+        if count == 1:  # the weight is 1
             return jnp.take(x, indices[:, 0], axis=axis, mode="clip")
-        parts = jnp.take(x, indices, axis=axis, mode="clip") * jnp.asarray(weights.reshape(shape), x.dtype)
-        return jnp.where(weights.reshape(shape) != 0, parts, 0).sum(axis + 1)
+        columns = np.split(np.arange(count), count if count <= _FEW_TAPS else 1)
+        return sum(add(x, indices[:, some], weights[:, some]) for some in columns)
+
+    def add(x: Any, indices: Any, weights: Any) -> Any:
+        factors = np.expand_dims(weights, [*range(axis), *range(axis + 2, x.ndim + 1)])
+        parts = jnp.take(x, indices, axis=axis, mode="clip") * jnp.asarray(factors, x.dtype)
+        return jnp.where(factors != 0, parts, 0).sum(axis + 1)
 
     if len(weights) * x.shape[axis] > _LARGEST_MATRIX:
         return look_up(x)

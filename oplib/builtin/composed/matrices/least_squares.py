@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from oplib.builtin.single_ops import ops
+from oplib.builtin.tables.matrices.pseudoinverse import find_tolerance
 from oplib.builtin.values import find_array, is_traced, make_zeros
 from oplib.errors import ArgumentError
 
@@ -75,12 +75,6 @@ def _check_lstsq(A: Any, B: Any, driver: str) -> bool:
             "Pass matrices with as many rows.",
         )
     return is_vector
-
-
-def find_tolerance(matrix: Any) -> float:
-    """Returns the relative tolerance for singular values; 0 for ints, which are refused later."""
-    is_inexact = jnp.issubdtype(matrix.dtype, jnp.inexact)
-    return float(jnp.finfo(matrix.dtype).eps) * max(matrix.shape[-2:]) if is_inexact else 0.0
 
 
 def _count_rank(values: Any, tolerance: float) -> Any:

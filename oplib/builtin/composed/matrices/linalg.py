@@ -6,10 +6,11 @@ from typing import Any
 
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
+from oplib.builtin.tables.matrices.pseudoinverse import find_tolerance
 from oplib.errors import ArgumentError, AutogradError
 from oplib.modes import modes
 
-from .least_squares import find_tolerance, linalg_lstsq
+from .least_squares import linalg_lstsq
 
 # Norms and ranks --------------------------------------------------------------------------------------------
 

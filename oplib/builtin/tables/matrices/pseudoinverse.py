@@ -32,12 +32,14 @@ def _pinv(self: Any, *, atol: float | None = None, rtol: float | None = None, he
         return _pinv_bounded(self, atol, rtol, hermitian=hermitian)
     check_matrix(self, is_square=hermitian)
     self = reflect_triangle(self, "L") if hermitian else self
-    bound = _find_tolerance(self) if rtol is None else rtol
+    bound = find_tolerance(self) if rtol is None else rtol
     return jnp.linalg.pinv(self, rtol=bound, hermitian=hermitian)
 
 
-def _find_tolerance(matrix: Any) -> float:
-    return max(matrix.shape[-2:]) * float(jnp.finfo(matrix.dtype).eps)
+def find_tolerance(matrix: Any) -> float:
+    """Returns the relative tolerance for singular values; 0 for ints, which are refused later."""
+    is_inexact = jnp.issubdtype(matrix.dtype, jnp.inexact)
+    return float(jnp.finfo(matrix.dtype).eps) * max(matrix.shape[-2:]) if is_inexact else 0.0
 
 
 def _pinv_bounded(self: Any, atol: Any = None, rtol: Any = None, *, hermitian: bool = False) -> Any:
@@ -50,7 +52,7 @@ def _pinv_bounded(self: Any, atol: Any = None, rtol: Any = None, *, hermitian: b
     if any(array is not None and jnp.iscomplexobj(array) for array in (least, ratio)):
         raise ArgumentError("a complex bound is not supported", "Give real ones.")
     least = jnp.zeros((), bool) if least is None else least
-    ratio = jnp.where(least > 0, 0, _find_tolerance(self)) if ratio is None else ratio
+    ratio = jnp.where(least > 0, 0, find_tolerance(self)) if ratio is None else ratio
     if not self.size:
         return self.mT
     wide = (lax.expand_dims(array, (array.ndim, array.ndim + 1)) for array in (least, ratio))

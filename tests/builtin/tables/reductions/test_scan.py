@@ -73,3 +73,27 @@ def test_a_cumulative_sum_of_any_length_is_exported_with_its_gradient() -> None:
     for function in (find, jax.grad(lambda x: find(x).sum())):
         exported = jax.export.export(jax.jit(function))(shape)
         np.testing.assert_allclose(exported.call(x), function(x), rtol=1e-5)
+
+
+@pytest.mark.parametrize("length", [63, 64, 130, 1001])
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+def test_cumulative_extrema_of_long_axes_are_those_of_torch(name: str, length: int) -> None:
+    rows = np.random.default_rng(1).integers(-30, 30, (2, length)).astype(np.float32)
+    rows[0, 5], rows[1, length // 2 :: 7] = INF, NAN
+
+    def run(lib: Any) -> list[Any]:
+        values, indices = getattr(lib, name)(lib.tensor(rows), 1)
+        return [values.numpy(), indices.numpy()]
+
+    for ours, theirs in zip(run(oplib), run(torch), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_scan_is_the_same_before_and_after_x64_is_switched_on() -> None:
+    items = jax.random.normal(jax.random.key(0), (2, 257))
+    before = np.asarray(oplib.cumsum(items, 1)), np.asarray(oplib.cummax(items, 1)[1])
+    with jax.enable_x64(True):
+        np.testing.assert_array_equal(oplib.cumsum(items, 1), before[0])
+        np.testing.assert_array_equal(oplib.cummax(items, 1)[1], before[1])
+        wide = items.astype("float64")
+        np.testing.assert_allclose(oplib.cumsum(wide, 1), np.cumsum(np.asarray(wide), 1), rtol=1e-10)
