@@ -1,7 +1,10 @@
 """The nodes of views, where a program holds their formulas."""
 
+import jax
+import pytest
+
 import oplib
-from oplib.autograd import compiled_autograd
+from oplib.autograd import compiled_autograd, grad
 
 
 def test_a_compiled_backward_takes_the_formulas_of_views_into_its_program():
@@ -17,3 +20,23 @@ def test_a_compiled_backward_takes_the_formulas_of_views_into_its_program():
     assert counters["captures"] == before.get("captures", 0) + 1
     assert counters["compiles"] <= before.get("compiles", 0) + 1
     assert leaf.grad.tolist() == [[2.0, 16.0, 24.0], [0.0, 40.0, 54.0]]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.expand(2, 2)[1],
+        lambda x: x.view(2, 1)[:, 0].flip(0),
+        lambda x: oplib.cat(x.split(1)),
+        lambda x: oplib.stack(x.unbind()),
+    ],
+)
+def test_a_batched_pass_through_views_is_traced_once(view, monkeypatch):
+    x = oplib.tensor([1.0, 2.0], requires_grad=True)
+
+    def run():
+        return grad(view(x) * x, x, oplib.eye(2), is_grads_batched=True)[0].tolist()
+
+    first = run()
+    monkeypatch.setattr(jax, "vmap", None)
+    assert run() == first
