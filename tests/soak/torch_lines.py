@@ -41,7 +41,7 @@ UNARY: dict[str, Line] = {
     "softmax": lambda lib, a: a.softmax(-1),
     "logsumexp": lambda lib, a: a.logsumexp(-1),
     "cumsum": lambda lib, a: a.cumsum(-1) * 0.5,
-    "cummax": lambda lib, a: a.cummax(-1)[0],
+    "cummax": lambda lib, a: a.cummax(-1)[0] if a.numel() else a * 1,  # torch returns the leaf as gradient
     "sum": lambda lib, a: a.sum(),
     "sum 0": lambda lib, a: a.sum(0),
     "mean": lambda lib, a: a.mean(),
