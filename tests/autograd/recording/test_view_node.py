@@ -40,3 +40,14 @@ def test_a_batched_pass_through_views_is_traced_once(view, monkeypatch):
     first = run()
     monkeypatch.setattr(jax, "vmap", None)
     assert run() == first
+
+
+@pytest.mark.parametrize("view", [lambda x: x[1:] * x[:-1], lambda x: x.unbind()[1] * x.view(2, 1)[1]])
+def test_views_in_the_body_of_a_loop_are_differentiated(view):
+    x = oplib.tensor([1.0, 2.0], requires_grad=True)
+    looped = oplib.tensor([1.0, 2.0], requires_grad=True)
+    (view(x) * view(x)).sum().backward()
+    oplib.scan(lambda carry, _: (carry * view(looped).sum(), None), oplib.ones(()), oplib.arange(2))[
+        0
+    ].backward()
+    assert looped.grad.tolist() == x.grad.tolist()
