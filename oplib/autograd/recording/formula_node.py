@@ -26,11 +26,12 @@ from oplib.tensor.inference import mark_inference
 
 from .kept_gradients import run_without_residuals
 from .lazy_edges import LazyEdges, link_inputs
-from .origins import enter_node
+from .origins import enter_node, number_node
 
 __all__ = ["NOBODY", "FormulaNode", "make_node_class", "record", "save_residuals"]
 
 _new: Any = object.__new__
+_get_version = attrgetter("version")
 _ALL_GIVEN = (True,)
 _OPERANDS = frozenset({"self", "other", "exponent"})  # of built-in ops, which take numbers there too
 
@@ -161,27 +162,61 @@ class FormulaNode(SlottedNode):
         self.versions = versions
 
     def _apply_recorded(self, grads: Sequence[Any], present: tuple[bool, ...]) -> Sequence[Any]:
-        plan, saved = self.plan, self.saved
-        function = plan.backward(present)
-        state = modes.state
+        plan, state = self.plan, modes.state
+        saved: Any = self.saved
+        function = plan.sole if present is _ALL_GIVEN and plan.sole is not None else plan.backward(present)
         is_plain = saved.__class__ is tuple and self.kept is None and self.tangents is None
         if not is_plain or state.watchers or state.hook_pairs or not state.grad_enabled:
             return call_recorded(function, [*self.linked_residuals(), *grads])
-        links, arrays, storages = self._link_residuals()
+        links = self.find_links(plan.sources)
+        count = len(links)
+        arrays, storages = [*saved[:count]], [*saved[count:]]
         for grad in grads:
-            links.append(gradient_edge(grad))
-            arrays.append(grad._storage.array)
+            node = grad._grad_fn
+            links.append(gradient_edge(grad) if node is None else (node, grad._output_nr))
             storages.append(grad._storage)
+            arrays.append(grad._storage.array)
         if any(links):
-            return _record_formula(function, links, arrays, storages, state)
+            return self._record_formula(function, links, arrays, storages, state)
         return [None if output is None else box(output) for output in function(*arrays)]
 
-    def _link_residuals(self) -> tuple[list[Edge | None], list[Any], list[Storage]]:
-        """Returns the edge, array and storage of each residual; intermediates are constants here."""
-        saved: Any = self.saved
-        links = self.find_links(self.plan.sources)
-        count = len(links)
-        return links, list(saved[:count]), list(saved[count:])
+    def _record_formula(
+        self,
+        function: ArrayFunction,
+        links: list[Edge | None],
+        arrays: list[Any],
+        storages: list[Storage],
+        state: ModeState,
+    ) -> list[Tensor | None]:
+        """Calls the formula of the node, and records the call, as :func:`record` does with Tensors.
+
+        A pass with ``create_graph`` calls it for each node, and most of its arguments are saved values.
+
+        Args:
+            function: the formula.
+            links: the edge of each argument, or None.
+            arrays: the arguments.
+            storages: the storage of each argument.
+            state: the modes of this thread, which has no watchers and no hooks.
+        """
+        plan, *outputs = function.recorder(tuple(map(is_not, links, repeat(None))))(*arrays)
+        node = _new(_node_class(function.name))
+        node.plan, node.edges = plan, tuple(links)
+        number_node(node, state)
+        if config.record_lines and state.locations:
+            node._location = self._location  # note_location would find it: no user code runs in between
+        save_residuals(node, plan, arrays, storages)
+        boxed: list[Tensor | None] = []
+        for slot, output in enumerate(outputs):
+            if output is None:
+                boxed.append(None)
+                continue
+            tensor = box(output)
+            if plan.differentiable[slot]:
+                tensor._requires_grad = True
+                tensor._grad_fn, tensor._output_nr = node, slot
+            boxed.append(tensor)
+        return boxed
 
     def linked_residuals(self) -> list[Tensor]:
         """Returns the residuals as tensors with history.
@@ -347,7 +382,7 @@ def save_residuals(
     if plan.sources:
         owners = plan.pick(storages)
         node.saved = (*plan.pick(values), *owners)
-        versions = [owner.version for owner in owners]
+        versions = list(map(_get_version, owners))
         if any(versions):
             node.versions = tuple(versions)
 
@@ -406,43 +441,6 @@ def call_without_tangents(
     else:
         recorded = jax.eval_shape(recorder, *arrays)[0], *known
     return record(_node_class(function.name), recorded, tensors, arrays)
-
-
-def _record_formula(
-    function: ArrayFunction,
-    links: list[Edge | None],
-    arrays: list[Any],
-    storages: list[Storage],
-    state: ModeState,
-) -> list[Tensor | None]:
-    """Calls the formula of a node, and records the call. It does what :func:`record` does without Tensors.
-
-    A pass with ``create_graph`` calls it for each node, and most of its arguments are saved values.
-
-    Args:
-        function: the formula.
-        links: the edge of each argument, or None.
-        arrays: the arguments.
-        storages: the storage of each argument.
-        state: the modes of this thread, which has no watchers and no hooks.
-    """
-    plan, *outputs = function.recorder(tuple(map(is_not, links, repeat(None))))(*arrays)
-    node = _new(_node_class(function.name))
-    node.plan = plan
-    node.edges = tuple(links)
-    enter_node(node, state)
-    save_residuals(node, plan, arrays, storages)
-    boxed: list[Tensor | None] = []
-    for slot, output in enumerate(outputs):
-        if output is None:
-            boxed.append(None)
-            continue
-        tensor = box(output)
-        if plan.differentiable[slot]:
-            tensor._requires_grad = True
-            tensor._grad_fn, tensor._output_nr = node, slot
-        boxed.append(tensor)
-    return boxed
 
 
 @cache

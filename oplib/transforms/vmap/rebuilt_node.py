@@ -54,10 +54,11 @@ class RebuiltNode(FormulaNode):
 
     def linked_residuals(self) -> list[Tensor]:
         """Returns the saved values as tensors with history."""
-        if self.saved is None:
+        saved: Any = self.saved
+        if saved is None:
             raise second_pass_error(self.label)
-        links, arrays, _ = self._link_residuals()
-        tensors = list(map(ARRAYS.box, arrays))
+        links = self.find_links(self.plan.sources)
+        tensors = list(map(ARRAYS.box, saved[: len(links)]))
         for tensor, edge in zip(tensors, links, strict=True):
             if edge is not None:
                 link(tensor, edge)
