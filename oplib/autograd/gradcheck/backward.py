@@ -9,15 +9,17 @@ import numpy as np
 
 from oplib.autograd.engine.backward_and_grad import grad
 from oplib.autograd.function import Function
+from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.errors import GradcheckError, describe
-from oplib.tensor import Tensor
+from oplib.tensor import Tensor, box
+from oplib.tensor.devices.placement import find_other_device
 
 from .comparison import Matrix, Options
-from .coordinates import Vector, count_coordinates, from_coordinates, stack_rows, to_coordinates
+from .coordinates import Vector, count_coordinates, from_rows, stack_rows, to_coordinates
 from .problem import Problem, as_tuple, needs_grad
 
 
-def pull_back(problem: Problem, output: int, cotangent: Vector, options: Options) -> list[Vector]:
+def pull_back(problem: Problem, output: int, cotangent: Any, options: Options) -> list[Vector]:
     """Returns the gradient of one output with respect to each wanted input, computed twice.
 
     The tape's gradient for a complex entry ``x + iy`` is ``dL/dx + i dL/dy``, and the cotangent follows the
@@ -28,7 +30,7 @@ def pull_back(problem: Problem, output: int, cotangent: Vector, options: Options
             the shape or dtype of its input.
     """
     result: Tensor = problem.outputs[output]
-    boxed = Tensor.from_array(from_coordinates(cotangent, result.array))
+    boxed = box(cotangent)
 
     def compute() -> list[Vector]:
         gradients = grad(result, problem.wanted_inputs, boxed, retain_graph=True, allow_unused=True)
@@ -45,10 +47,9 @@ def pull_back(problem: Problem, output: int, cotangent: Vector, options: Options
 
 def backward_jacobian(problem: Problem, output: int, options: Options) -> dict[int, Matrix]:
     """Returns for each wanted input the matrix of derivatives of one output: a row for each input entry."""
-    rows = [
-        pull_back(problem, output, row, options)
-        for row in np.eye(count_coordinates(problem.outputs[output].array))
-    ]
+    result = problem.outputs[output].array
+    cotangents = from_rows(np.eye(count_coordinates(result)), result)
+    rows = [pull_back(problem, output, cotangent, options) for cotangent in cotangents]
     return {
         index: stack_rows([row[at] for row in rows], problem.inputs[index].array).T
         for at, index in enumerate(problem.wanted)
@@ -75,7 +76,7 @@ def check_gradient_kind(gradient: Any, due: Any, what: str, *, check_dtype: bool
             f"gradcheck: the gradient of {what} has a dtype mismatch. Got {describe(gradient)} for "
             f"{describe(due)}. Return it in this dtype, or leave check_grad_dtypes off."
         )
-    if np.issubdtype(gradient.dtype, np.complexfloating) != np.issubdtype(due.dtype, np.complexfloating):
+    if (gradient.dtype.kind == "c") != (due.dtype.kind == "c"):
         raise GradcheckError(
             f"gradcheck: the gradient of {what} is complex where it is to be real, or real where it is to be "
             f"complex. Got {describe(gradient)} for {describe(due)}. Convert it in the formula."
@@ -95,10 +96,8 @@ def _require_repeated(expected: Vector, other: Vector, tolerance: float, what: s
 
 def zero_cotangents(outputs: Sequence[Tensor]) -> list[Tensor]:
     """Returns a zero gradient for each output."""
-    return [
-        Tensor.from_array(from_coordinates(np.zeros(count_coordinates(output.array)), output.array))
-        for output in outputs
-    ]
+    arrays = [output._storage.array for output in outputs]
+    return [box(ARRAYS.zeros(array.aval, find_other_device(array))) for array in arrays]
 
 
 class _UndefinedGrad(Function):

@@ -117,7 +117,7 @@ def passes_checks(
     try:
         with jax.enable_x64(True):
             problem = Problem(func, as_tuple(inputs))
-            if names := problem.find_surrogates():
+            if names := problem.surrogates:
                 warnings.warn(
                     f"gradcheck: the gradients are not compared with finite differences. {', '.join(names)} "
                     "has a surrogate gradient, by register_autograd(..., surrogate=True). Everything else is "

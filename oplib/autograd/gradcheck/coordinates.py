@@ -14,22 +14,28 @@ Vector = np.ndarray[Any, np.dtype[np.float64]]
 def to_coordinates(array: Any) -> Vector:
     """Returns the entries of an array in float64, with the real before the imaginary part."""
     values = np.asarray(array).reshape(-1)
-    if np.issubdtype(values.dtype, np.complexfloating):
+    if values.dtype.kind == "c":
         return values.astype(np.complex128).view(np.float64)
     return values.astype(np.float64)
 
 
 def from_coordinates(vector: Vector, like: Any) -> Any:
     """Returns an array with these coordinates, and the shape, dtype and device of another array."""
-    values = vector.copy()
-    if np.issubdtype(like.dtype, np.complexfloating):
-        values = values.view(np.complex128)
-    return jax.device_put(values.reshape(like.shape).astype(like.dtype), like.sharding)
+    return from_rows(vector[None], like)[0]
+
+
+def from_rows(rows: Vector, like: Any) -> list[Any]:
+    """Returns an array for each row as :func:`from_coordinates` does, in one call of JAX."""
+    entries: Any = np.ascontiguousarray(rows)
+    if like.dtype.kind == "c":
+        entries = entries.view(np.complex128)
+    values = entries.astype(like.dtype).reshape(len(rows), *like.shape)  # a copy
+    return jax.device_put([values[number, ...] for number in range(len(rows))], like.sharding)
 
 
 def count_coordinates(array: Any) -> int:
     """Returns the number of real numbers in an array."""
-    return array.size * (2 if np.issubdtype(array.dtype, np.complexfloating) else 1)
+    return array.size * (2 if array.dtype.kind == "c" else 1)
 
 
 def stack_rows(rows: Sequence[Vector], like: Any) -> np.ndarray[Any, Any]:
@@ -52,13 +58,12 @@ def draw_directions(count: int, size: int, *, seed: int = 0) -> Vector:
 
 def draw_arrays(count: int, like: Any, *, seed: int = 0) -> list[Any]:
     """Returns arrays with the coordinates of random unit vectors, see :func:`draw_directions`."""
-    rows = draw_directions(count, count_coordinates(like), seed=seed)
-    return [from_coordinates(row, like) for row in rows]
+    return from_rows(draw_directions(count, count_coordinates(like), seed=seed), like)
 
 
 def name_entry(index: int, array: Any) -> str:
     """Returns the name of one coordinate in messages: the index of its entry, and the part if complex."""
-    if not np.issubdtype(array.dtype, np.complexfloating):
+    if array.dtype.kind != "c":
         return _name_index(index, array.shape)
     part = "imaginary" if index % 2 else "real"
     return f"the {part} part of {_name_index(index // 2, array.shape)}"

@@ -11,7 +11,7 @@ from oplib.errors import GradcheckError
 
 from .backward import backward_jacobian, pull_back
 from .comparison import Options, Pair, require_equal_jacobians
-from .coordinates import Vector, count_coordinates, draw_directions
+from .coordinates import Vector, count_coordinates, draw_directions, from_coordinates
 from .forward import forward_jacobian, push_forward
 from .problem import Problem
 
@@ -25,7 +25,7 @@ def check_jacobians(problem: Problem, options: Options, *, fast_mode: bool) -> N
     if not problem.differentiable:
         (_project_constant if fast_mode else _check_constant)(problem, options)
         return
-    if problem.find_surrogates():
+    if problem.surrogates:
         _check_modes(problem, options)
         return
     if options.check_backward_ad:
@@ -102,7 +102,8 @@ def _project_backward(problem: Problem, options: Options) -> None:
     }
     for at, output in enumerate(problem.differentiable):
         cotangent = _output_direction(problem, output)
-        gradients = pull_back(problem, output, cotangent, options)
+        entering = from_coordinates(cotangent, problem.outputs[output].array)
+        gradients = pull_back(problem, output, entering, options)
         for index, gradient in zip(problem.wanted, gradients, strict=True):
             numerical = float(cotangent @ along[index][at])
             analytical = float(gradient @ directions[index])

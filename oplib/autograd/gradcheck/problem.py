@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from types import FunctionType
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from oplib.autograd.nodes.edges import walk_nodes
 from oplib.errors import ArgumentError, ArgumentValueError, GradcheckError, describe
 from oplib.tensor import Storage, Tensor
 
-from .coordinates import Vector, count_coordinates, from_coordinates, stack_rows, to_coordinates
+from .coordinates import Vector, count_coordinates, from_rows, stack_rows, to_coordinates
 
 Func = Callable[..., Any]
 
@@ -60,8 +60,9 @@ class Problem:
         """The outputs that require grad."""
         return [self.outputs[index] for index in self.differentiable]
 
-    def find_surrogates(self) -> list[str]:
-        """Returns the names of the ops in the graph whose formula is declared a surrogate gradient."""
+    @cached_property
+    def surrogates(self) -> list[str]:
+        """The names of the ops in the graph whose formula is declared a surrogate gradient."""
         names: set[str] = set()
         for node in walk_nodes([output.grad_fn for output in self.differentiable_outputs]):
             plan = getattr(node, "plan", None)
@@ -77,25 +78,39 @@ class Problem:
 
     def derive_along(self, index: int, direction: Vector, eps: float, outputs: Sequence[int]) -> list[Vector]:
         """Returns the central difference of some outputs along a direction of one input."""
-        center = to_coordinates(self.inputs[index].array)
-        above = self._values_at(index, center + eps * direction, outputs)
-        below = self._values_at(index, center - eps * direction, outputs)
-        return [(high - low) / (2 * eps) for high, low in zip(above, below, strict=True)]
+        return self._derive(index, direction[None], eps, outputs)[0]
+
+    def _derive(
+        self, index: int, directions: Vector, eps: float, outputs: Sequence[int]
+    ) -> list[list[Vector]]:
+        """Returns the central differences of some outputs along each of some directions of one input."""
+        center, steps = to_coordinates(self.inputs[index].array), eps * directions
+        points = np.stack([center + steps, center - steps], 1).reshape(2 * len(steps), center.size)
+        arrays = from_rows(points, self.inputs[index].array)
+        values = [self._values_at(index, point, outputs) for point in arrays]
+        return [
+            [(high - low) / (2 * eps) for high, low in zip(above, below, strict=True)]
+            for above, below in zip(values[::2], values[1::2], strict=True)
+        ]
 
     def numerical_jacobian(
         self, index: int, eps: float, outputs: Sequence[int]
     ) -> list[np.ndarray[Any, Any]]:
         """Returns for each output the derivatives with respect to one input: a row per input entry."""
-        size = count_coordinates(self.inputs[index].array)
-        rows = [self.derive_along(index, row, eps, outputs) for row in np.eye(size)]
+        rows = self._derive(index, np.eye(count_coordinates(self.inputs[index].array)), eps, outputs)
         indices = enumerate(outputs)
         return [stack_rows([row[at] for row in rows], self.outputs[output].array) for at, output in indices]
 
-    def _values_at(self, index: int, point: Vector, outputs: Sequence[int]) -> list[Vector]:
-        tensor = self.inputs[index]
-        with _moved_to(tensor, from_coordinates(point, tensor.array)):
+    def _values_at(self, index: int, point: Any, outputs: Sequence[int]) -> list[Vector]:
+        """Returns outputs at another point. The Tensor stays the same: a function may have captured it."""
+        storage = self.inputs[index]._storage
+        kept = storage.array
+        storage.array = point
+        try:
             results = as_tuple(self.func(*self.inputs))
             return [to_coordinates(self._check_alike(results, output)) for output in outputs]
+        finally:
+            storage.array = kept
 
     def _check_alike(self, results: Sequence[Any], output: int) -> Any:
         """Returns the array of an output, after checking that its shape and dtype have not changed."""
@@ -108,17 +123,6 @@ class Problem:
                 "function is smooth."
             )
         return got
-
-
-@contextmanager
-def _moved_to(tensor: Tensor, array: Any) -> Generator[None]:
-    """Gives a tensor other values for a block. The object stays the same: a function may have captured it."""
-    storage, kept = tensor._storage, tensor._storage.array
-    storage.array = array
-    try:
-        yield
-    finally:
-        storage.array = kept
 
 
 def call_in_double(func: Func, inputs: Sequence[Any]) -> tuple[Any, ...]:
