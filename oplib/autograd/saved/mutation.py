@@ -23,9 +23,8 @@ Sid = tuple[int, int]
 _active = threading.Lock()  # held while the context is active, in any thread of the process
 
 
-def is_mutation_allowed() -> bool:
-    """Returns whether the context is active, in any thread of the process."""
-    return _active.locked()
+is_mutation_allowed = _active.locked
+"""Returns whether the context is active, in any thread of the process."""
 
 
 def get_sid(tensor: Tensor) -> Sid:

@@ -48,13 +48,13 @@ def saturate(array: Any, dtype: np.dtype[Any]) -> Any:
     return array.astype(np.float32).clip(-448.0, 448.0)
 
 
-class _Defaults:
+class Defaults:
     """The default floating dtype. As in torch, it belongs to the process."""
 
     floating: np.dtype[Any] = dtypes.float32
 
 
-_defaults = _Defaults()
+defaults = Defaults()
 
 
 def get_default_dtype() -> np.dtype[Any]:
@@ -64,7 +64,7 @@ def get_default_dtype() -> np.dtype[Any]:
         >>> get_default_dtype()
         dtype('float32')
     """
-    return _defaults.floating
+    return defaults.floating
 
 
 @entry_point
@@ -93,15 +93,15 @@ def set_default_dtype(dtype: Any) -> None:
             f"set_default_dtype: the default dtype is a floating one. Got {checked.name}. "
             f"Give float16, bfloat16, float32 or float64."
         )
-    if checked != _defaults.floating:
-        _defaults.floating = checked
+    if checked != defaults.floating:
+        defaults.floating = checked
         if "refresh" in vars(upcalls):  # compiled kernels contain the default of the time of their trace
             upcalls.refresh()
 
 
 def default_complex_dtype() -> np.dtype[Any]:
     """Returns the dtype of tensors made from Python complex numbers."""
-    return dtypes.complex128 if _defaults.floating == dtypes.float64 else dtypes.complex64
+    return dtypes.complex128 if defaults.floating == dtypes.float64 else dtypes.complex64
 
 
 def default_int_dtype() -> np.dtype[Any]:
@@ -116,7 +116,7 @@ def scalar_dtype(kind: type) -> np.dtype[Any]:
         DtypeError: the type is another one.
     """
     if issubclass(kind, float):
-        return _defaults.floating
+        return defaults.floating
     if issubclass(kind, bool):
         return dtypes.bool
     if issubclass(kind, int):

@@ -16,18 +16,18 @@ from .overlay import overlays
 from .tensor_slots import TensorSlots
 
 with jax.ensure_compile_time_eval():  # a trace may import the package
-    _OUTSIDE: object = get_opaque_trace_state()
+    OUTSIDE: object = get_opaque_trace_state()
 
 
 def is_inside_trace() -> bool:
     """Returns whether JAX traces the calling code. New arrays are then values of the trace."""
-    return get_opaque_trace_state() != _OUTSIDE
+    return get_opaque_trace_state() != OUTSIDE
 
 
 def is_only_mapped() -> bool:
     """Returns whether all transformations of JAX around the calling code are maps of ``oplib.vmap``."""
     levels: Any = modes.state.map_levels
-    trace = _OUTSIDE
+    trace = OUTSIDE
     for level in levels:
         if level.outside != trace:
             return False
@@ -38,7 +38,7 @@ def is_only_mapped() -> bool:
 def note_trace(state: ModeState) -> object:
     """Returns the trace of JAX in which the calling code runs, or None, and tells the calls of the thread."""
     trace = get_opaque_trace_state()
-    if trace == _OUTSIDE:
+    if trace == OUTSIDE:
         if state.in_trace:
             state.watchers -= 1
             state.in_trace = False
@@ -91,7 +91,7 @@ def is_made_inside(tensor: TensorSlots) -> bool:
     if overlay is None or overlay.outside is None:
         return False
     # ``detach`` copies the trace of its argument
-    return (tensor._trace is None or tensor._trace == _OUTSIDE) and id(tensor) not in overlay.outside
+    return (tensor._trace is None or tensor._trace == OUTSIDE) and id(tensor) not in overlay.outside
 
 
 def refuse_outside(tensor: TensorSlots, what: str) -> None:

@@ -74,7 +74,7 @@ class CallArguments(NamedTuple):
         name: of the function.
         parameters: the names of its positional parameters.
         apart: for leaves that were views, their indices and the storages that they showed, see
-            :meth:`list_variants`.
+            :meth:`take_apart`.
     """
 
     key: Key
@@ -85,25 +85,20 @@ class CallArguments(NamedTuple):
     parameters: tuple[str, ...]
     apart: tuple[tuple[int, Storage], ...] = ()
 
-    def list_variants(self) -> list[CallArguments]:
-        """Returns the arguments with views as Tensors of their own, if there are any, and as they are.
+    def take_apart(self) -> list[CallArguments]:
+        """Returns the arguments with views as Tensors of their own, if there are any.
 
         A batch is often a slice of a larger Tensor. Where the function only reads it, one program serves all
         slices. Views that are differentiated, or whose items do not lie side by side, stay views.
         """
-        for leaf in self.leaves:
-            if leaf.__class__ is Tensor and leaf._storage.__class__ is ViewStorage:
-                break
-        else:
-            return [self]
         indices = [index for index, leaf in enumerate(self.leaves) if _is_plain_view(leaf)]
-        if not indices:
-            return [self]
+        if not indices or self.apart:
+            return []
         views = {id(self.leaves[index]): self.leaves[index] for index in indices}
         own = {name: box(view._storage.array) for name, view in views.items()}
         leaves = [own.get(id(leaf), leaf) for leaf in self.leaves]
         apart = tuple([(index, self.leaves[index]._storage.owner) for index in indices])
-        return [self._replace(leaves=leaves, apart=apart), self]
+        return [self._replace(leaves=leaves, apart=apart)]
 
     def call(self, *arrays: Any) -> Any:
         """Calls the function with other arrays, in containers of its own."""
@@ -230,21 +225,22 @@ class ArgumentBinder:
                 ) from None
             bound.apply_defaults()
             args, kwargs = bound.args, bound.kwargs
-        if len(args) == self._count and _LEAVES.issuperset(map(type, args)):
-            leaves, spec = [*args], self._flat  # costs less, and is the most frequent case
+        leaves = [*args]
+        kinds: list[Any] = list(map(type, args))
+        if len(args) == self._count and _LEAVES.issuperset(kinds):
+            spec = self._flat  # costs less, and is the most frequent case
         else:
             leaves, spec = tree_flatten_dataclasses((args, kwargs))
-        frozen: frozenset[int] = frozenset()
-        if self._static:
-            frozen = _find_static(self._signature, self._static, spec, len(leaves))
+            kinds = list(map(type, leaves))
         arrays: list[Any] = []
-        kinds: list[Any] = [Tensor] * len(leaves)
         unusual: list[int] = []
-        for number, leaf in enumerate(leaves):
-            if leaf.__class__ is not Tensor:
-                kind = kinds[number] = self._classify(leaf, number in frozen, arrays)
-                if kind.__class__ is tuple and kind[0] not in _LEAVES:
-                    unusual.append(number)
+        if kinds.count(Tensor) < len(kinds):
+            frozen = _find_static(self._signature, self._static, spec, len(leaves)) if self._static else ()
+            for number, leaf in enumerate(leaves):
+                if leaf.__class__ is not Tensor:
+                    kind = kinds[number] = self._classify(leaf, number in frozen, arrays)
+                    if kind.__class__ is tuple and kind[0] not in _LEAVES:
+                        unusual.append(number)
         key = _new(Key, (spec, tuple(kinds), read_program_settings()))
         arguments = _new(CallArguments, (key, function, leaves, arrays, self._name, self._positional, ()))
         for number in unusual:

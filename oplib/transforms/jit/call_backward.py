@@ -229,7 +229,10 @@ class Backward:
     ) -> None:
         self._state = state
         self._name = trace.name
-        self._flows, self._has_edge = backward.paths, backward.has_edge
+        self._flows = backward.paths
+        # without gradient there is no edge, so that hooks of the leaf do not run
+        edges = [index if has else -1 for index, has in enumerate(backward.has_edge)]
+        self._take_edges = make_gather(edges)
         self._paths = backward.paths if len(set(backward.paths)) > 1 else None
         self._orders = [*trace.orders, backward.specs]
         count = len(trace.closed.out_avals)  # the values of a recipe come first, and the outputs last
@@ -245,8 +248,9 @@ class Backward:
         """
         node = _new(CompiledCallBackward)
         node.plan, node.paths = self._plan, self._paths
-        enter_node(node, modes.state)
-        if pairs := active_pairs():
+        state = modes.state
+        enter_node(node, state)
+        if state.hook_pairs and (pairs := active_pairs()):
             node.saved = self._pack(pairs, recipe, outputs)
         return node
 
@@ -270,12 +274,12 @@ class Backward:
         outputs: Sequence[Any],
     ) -> None:
         """Completes a node. The writes of its call are done: the trace has checked those of what it saves."""
-        # without gradient there is no edge, so that hooks of the leaf do not run
-        node.inputs = tuple([link if has else None for link, has in zip(links, self._has_edge, strict=True)])
+        node.inputs = self._take_edges((*links, None))
         node.again = partial(self._differentiate, recipe, links)
         if not isinstance(node.saved, SavedSlots):
             self._save(node, recipe, outputs)
-        tell_creation(node)
+        if modes.state.creation_hooks:
+            tell_creation(node)
 
     def _save(self, node: Any, recipe: Recipe, outputs: Sequence[Any]) -> None:
         # Versions count where the operands are as the call has left them: not for a derivative of it.

@@ -38,6 +38,7 @@ from .operands import CallOperands, ExpectedOperands
 from .write_back import WriteBack
 
 _get_array = attrgetter("array")
+_new: Any = tuple.__new__  # a NamedTuple's own ``__new__`` is a Python function
 _FRESH = frozenset([FreshStorage])
 _CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback"})
 
@@ -56,6 +57,8 @@ class Program:
 
     Attributes:
         is_compiled: whether XLA has compiled it.
+        operands: what is expected of the operands.
+        reader: finds them.
         reason: why it was made.
     """
 
@@ -83,14 +86,16 @@ class Program:
         self._layouts = _find_layouts(trace, read)
         shardings = self._layouts if any(self._layouts) else None
         self._run = jax.jit(run, donate_argnums=donated, out_shardings=shardings)
-        self._reader = self._make_reader(trace, paths)
+        self.reader = self._make_reader(trace, paths)
         before = [trace.snapshot.tensors[number][2] for number in needed]
         unread = frozenset(self._at[number] for number in trace.unread_grads & self._at.keys())
-        self._operands = ExpectedOperands(paths, before, unread)
+        self.operands = ExpectedOperands(paths, before, unread)
         self._backward = None
         if trace.backward is not None:
             self._backward = self._make_backward(trace, trace.backward)
-            self._take_linked = make_gather([self._at[number] for number in trace.backward.operands])
+            linked = [self._at[number] for number in trace.backward.operands]
+            self._take_linked = make_gather(linked)
+            self._links_leaves = self.operands.are_leaves(linked)
         fresh = self._find_fresh(trace) if donate else frozenset[Any]()
         leaves = trace.backward.leaves if trace.backward else ()
         counts = len(needed), len(trace.closed.out_avals)
@@ -121,7 +126,7 @@ class Program:
             for _, before in [trace.snapshot.containers[entry.container]]
         ]
         pairs = modes.state.hook_pairs and (KEEP_VALUES,)
-        state = StateOfCall(self._reader, self._operands, modes.autocast, pairs, entries)
+        state = StateOfCall(self.reader, self.operands, modes.autocast, pairs, entries)
         held = [self._at.get(number) for number in trace.candidates.holders]
         sources = list_sources(held, len(self._at), len(trace.closed.in_avals))
         return Backward(trace, backward, sources, state)
@@ -199,16 +204,11 @@ class Program:
         owners = {tensor._storage.owner for tensor in tensors}
         return not any(index in self._named_leaves or owner in owners for index, owner in arguments.apart)
 
-    def read(self, arguments: CallArguments) -> CallOperands | None:
-        """Returns the operands of a call; None if the program does not serve it."""
-        read = self._reader.read(arguments.function, arguments.leaves)
-        return read and self._operands.match(*read)
-
     def explain(self, arguments: CallArguments) -> str:
         """Returns why the program does not serve a call; empty if it does."""
         function, leaves = arguments.function, arguments.leaves
-        read = self._reader.read(function, leaves)
-        return self._reader.explain(function, leaves) if read is None else self._operands.explain(read[0])
+        read = self.reader.read(function, leaves)
+        return self.reader.explain(function, leaves) if read is None else self.operands.explain(read[0])
 
     def run(self, arguments: CallArguments, operands: CallOperands) -> Any:
         """Does what the function does, with the program. The caller holds the lock of buffers."""
@@ -224,8 +224,8 @@ class Program:
                 returned.append(self._run(*inputs))
             if self._backward is not None:
                 values, tensors = (*operands.arrays, *rest), operands.tensors
-                before = [(index, tensors[index]._storage) for index in self._turned]
-                recipe = Recipe(arguments, tensors, operands.rest, values, before)
+                before = self._turned and [(index, tensors[index]._storage) for index in self._turned]
+                recipe = _new(Recipe, (arguments, tensors, operands.rest, values, before))
                 history = self._backward.start_node(recipe, returned[0]), recipe  # hooks may raise
             return self._finish(operands, history, returned[0])
         except BaseException:
@@ -247,11 +247,13 @@ class Program:
 
     def _list_inputs(self, operands: CallOperands, arguments: CallArguments) -> tuple[list[Any], list[Any]]:
         """Returns the inputs, and the values after the operands; None for one that is not read."""
-        rest: list[Any] = []
-        for generator in operands.rest[len(self._effects.entries) :]:
-            key, count = (None, None) if generator is None else generator.start
-            rest += key, None if count is None else np.uint32(count)
-        rest += arguments.arrays
+        rest = arguments.arrays
+        if operands.rest:
+            drawn: list[Any] = []
+            for generator in operands.rest[len(self._effects.entries) :]:
+                key, count = (None, None) if generator is None else generator.start
+                drawn += key, None if count is None else np.uint32(count)
+            rest = [*drawn, *rest]
         return [*self._take_held(operands.arrays), *self._take_rest(rest)], rest
 
     def _finish(self, operands: CallOperands, history: History | None, returned: Sequence[Any]) -> Any:
@@ -263,10 +265,13 @@ class Program:
         if history is None or self._backward is None:
             values = write_back.make(tensors, returned, None)
         else:
-            links = find_links(self._take_linked(tensors))
             node, recipe = history
+            links = list(self._take_linked(tensors))
+            if not self._links_leaves:
+                links = find_links(links)
             values = write_back.make(tensors, returned, node)
-            links += write_back.list_edges(values)
+            if write_back.collecting:
+                links += write_back.list_edges(values)
             self._backward.complete_node(node, recipe, links, returned)
         result = write_back.complete(operands.rest, values)
         for number, change in self._effects.generators:
@@ -316,11 +321,11 @@ class Program:
     def describe_operands(self) -> list[tuple[str, str, bool]]:
         """Returns for each operand its name, its shape, and whether its buffer is donated."""
         donated = {index for _, index in self._donated}
-        return [(name, shape, n in donated) for n, (name, shape) in enumerate(self._operands.list_shapes())]
+        return [(name, shape, n in donated) for n, (name, shape) in enumerate(self.operands.list_shapes())]
 
     def describe_effects(self) -> list[tuple[str, str]]:
         """Returns what a call does beside computing: the name of what it changes, and how."""
-        names = {number: self._operands.list_shapes()[at][0] for number, at in self._at.items()}
+        names = {number: self.operands.list_shapes()[at][0] for number, at in self._at.items()}
         effects = self._effects
         changes = [(operand, "is written") for operand, *_ in effects.writes]
         changes += [(operand, "is written through its data") for operand, *_ in effects.alias_writes]

@@ -9,22 +9,23 @@ import traceback
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 import jax
 from jax.core import Tracer
+from jax.extend.core import get_opaque_trace_state
 
 from oplib.autograd.array_functions.concreteness import CONCRETIZATION_ERRORS
 from oplib.config import config
 from oplib.errors import ArgumentTypeError, CompilationWarning, ConcreteValueError, TracingError, describe
 from oplib.modes import modes
-from oplib.tensor.storage.escape import is_inside_trace
+from oplib.tensor.storage.escape import OUTSIDE, is_inside_trace
 from oplib.tensor.storage.fresh import buffers
 from oplib.tensor.storage.overlay import overlays
 from oplib.torch_names import hand_back, no_compiler
-from oplib.tracebacks import entry_point, find_user_level, is_inside
+from oplib.tracebacks import entry_point, find_user_level, is_inside, refine_error
 from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.paths import Walk
 from oplib.transforms.tracing.program_table import ProgramTable
@@ -160,21 +161,30 @@ class JitFunction(Generic[P, R]):
         with self._programs.lock:
             self._programs.clear()
 
-    @entry_point
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs the program for these arguments, and compiles it if it is new."""
-        if _is_inlined():
-            return self.__wrapped__(*args, **kwargs)
-        arguments = self._binder.bind(self.__wrapped__, args, kwargs)
-        for array in arguments.arrays:
-            if isinstance(array, Tracer):
+        try:  # as entry_point, which would cost a frame
+            if _is_inlined():
                 return self.__wrapped__(*args, **kwargs)
+            arguments = self._binder.bind(self.__wrapped__, args, kwargs)
+            if arguments.arrays and self._is_traced(arguments.arrays):
+                return self.__wrapped__(*args, **kwargs)
+            return self._serve(arguments, Program.run)
+        except Exception as error:
+            if better := refine_error(error):
+                raise better from error
+            raise
+
+    def _is_traced(self, arrays: Sequence[Any]) -> bool:
+        for array in arrays:
+            if isinstance(array, Tracer):
+                return True
             if isinstance(array, jax.ShapeDtypeStruct):
                 raise ArgumentTypeError(
                     f"{self.__name__}: a call needs values. Got {describe(array)}, a jax.ShapeDtypeStruct. "
                     "Give an array, or ask for the program: function.lower(...)."
                 )
-        return self._serve(arguments, Program.run)
+        return False
 
     @entry_point
     def explain(self, *args: Any, **kwargs: Any) -> str:
@@ -221,7 +231,7 @@ class JitFunction(Generic[P, R]):
                     served = self._find(arguments)
                     if served is not None and (served[0].is_compiled or not compiles):
                         return use(*served)
-                for variant in arguments.list_variants():
+                for variant in (*arguments.take_apart(), arguments):
                     if self._add_program(variant, compiles=compiles):
                         break
             reason = self._explain_views(arguments)
@@ -234,14 +244,13 @@ class JitFunction(Generic[P, R]):
     def _find(self, arguments: CallArguments) -> tuple[Program, CallArguments, CallOperands] | None:
         """Returns the program that serves a call, with the arguments as it takes them, and its operands."""
         programs = self._programs.list_programs(arguments.key)
-        for variant in arguments.list_variants() if programs else ():
-            for program in programs:
-                operands = program.read(variant)
-                if operands is not None and (
-                    not variant.apart or program.may_take_apart(variant, operands.tensors)
-                ):
-                    return program, variant, operands
-        return None
+        for program in programs:
+            read = program.reader.read(arguments.function, arguments.leaves)
+            operands = read and program.operands.match(*read)
+            if operands and (not arguments.apart or program.may_take_apart(arguments, operands.tensors)):
+                return program, arguments, operands
+        found = map(self._find, arguments.take_apart() if programs else ())
+        return next(filter(None, found), None)
 
     def _add_program(self, arguments: CallArguments, *, compiles: bool) -> bool:
         """Makes a program for a call, and returns whether it can serve it.
@@ -263,14 +272,14 @@ class JitFunction(Generic[P, R]):
             program.reason = reason
             self._programs.add(arguments.key, program)
             self._note_compilation(reason)
-            operands = program.read(arguments)
-        if operands is not None and compiles:
-            program.compile(arguments, operands)
+            served = self._find(arguments)
+        if served is not None and compiles:
+            served[0].compile(*served[1:])
         return True
 
     def _explain_views(self, arguments: CallArguments) -> str:
         """Returns why no program serves a call, which may take its views apart."""
-        return next(filter(None, map(self._explain, arguments.list_variants())), "")
+        return next(filter(None, map(self._explain, (*arguments.take_apart(), arguments))), "")
 
     def _explain(self, arguments: CallArguments) -> str:
         programs = self._programs.by_key.get(arguments.key)
@@ -453,5 +462,5 @@ def _is_inlined() -> bool:
         or state.dual_level is not None
         or state.anomaly
         or not config.compile_kernels
-        or is_inside_trace()
+        or get_opaque_trace_state() != OUTSIDE  # as is_inside_trace, without its frame
     )

@@ -24,7 +24,7 @@ from oplib.transforms.tracing.paths import CapturedPath
 
 _new: Any = tuple.__new__  # a NamedTuple's own ``__new__`` is a Python function
 _PLAIN = list_classes(Storage(None))
-_get_aval = attrgetter("aval")
+_get_aval, _get_storage = attrgetter("aval"), attrgetter("_storage")
 _NO_HOOKS: tuple[Any, ...] = (None, None)
 _DEFAULTS: dict[str, Any] = {
     name: getattr(Tensor, name, None)
@@ -116,6 +116,11 @@ class ExpectedOperands:
         spread = {n for n, array in enumerate(arrays) if is_spread(array)}
         return [(n, array.sharding) for n, array in enumerate(arrays) if spread]
 
+    def are_leaves(self, numbers: Sequence[int]) -> bool:
+        """Whether these operands are leaves that require grad."""
+        kinds = [self._kinds[number] for number in numbers]
+        return all(kind.requires_grad and kind.has_node is False for kind in kinds)
+
     def list_shapes(self) -> list[tuple[str, str]]:
         """Returns the name and the shape of each operand."""
         return list(zip(self._names, self._shown, strict=True))
@@ -125,7 +130,7 @@ class ExpectedOperands:
         for pick_group, fit, kind in self._groups:
             if not fit(pick_group(tensors), kind):
                 return None
-        owners: Sequence[Any] = [tensor._storage for tensor in tensors]
+        owners: Sequence[Any] = list(map(_get_storage, tensors))
         if not self._are_plain:
             if any(self._explain_storages(owners)):
                 return None

@@ -36,6 +36,7 @@ class WriteBack:
         counts: how many operands and how many outputs there are.
 
     Attributes:
+        collecting: where these stand among the values of a call.
         writes: whether a call writes operands.
     """
 
@@ -74,7 +75,7 @@ class WriteBack:
         graded += [(New(number), source) for number, source in effects.new_grads]
         self._take_graded = self._make_take([tensor for tensor, _ in graded])
         self._take_grads = self._make_take([source for _, source in graded])
-        self._collecting = list(map(self._place, collecting))
+        self.collecting = list(map(self._place, collecting))
         self._attributes = [
             (self._place(New(one.container)), one.key, self._make_take(one.leaves), one.spec)
             for one in effects.attributes
@@ -84,6 +85,7 @@ class WriteBack:
         ]
         takes = [self._make_take(one.leaves) for one in effects.entries]
         self._entries = list(zip(keys, takes, [one.spec for one in effects.entries], strict=True))
+        self._fills = bool(graded or self._attributes or self._entries)
         self._take_results = self._make_take(effects.results)
         self._unflatten = effects.spec.unflatten
 
@@ -229,17 +231,18 @@ class WriteBack:
 
     def complete(self, containers: Sequence[Any], values: Sequence[Any]) -> Any:
         """Gives Tensors their gradients, fills new Tensors and containers, and returns the result."""
-        for tensor, grad in zip(self._take_graded(values), self._take_grads(values)):  # noqa: B905  costs time
-            tensor._grad = grad
-        for tensor, key, take, spec in self._attributes:
-            values[tensor].__dict__[key] = spec.unflatten(take(values))
-        for container, (key, take, spec) in zip(containers, self._entries, strict=False):
-            put_entry(container, values[key], spec.unflatten(take(values)))
+        if self._fills:
+            for tensor, grad in zip(self._take_graded(values), self._take_grads(values)):  # noqa: B905  costs time
+                tensor._grad = grad
+            for tensor, key, take, spec in self._attributes:
+                values[tensor].__dict__[key] = spec.unflatten(take(values))
+            for container, (key, take, spec) in zip(containers, self._entries, strict=False):
+                put_entry(container, values[key], spec.unflatten(take(values)))
         return self._unflatten(self._take_results(values))
 
     def list_edges(self, values: Sequence[Any]) -> list[Edge | None]:
         """Returns where the gradients of the Tensors go that collect one since the call."""
-        return [_find_edge(values[index]) for index in self._collecting]
+        return [_find_edge(values[index]) for index in self.collecting]
 
 
 def _find_edge(tensor: Tensor) -> Edge | None:

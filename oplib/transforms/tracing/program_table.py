@@ -10,7 +10,7 @@ import jax
 from oplib.autograd.array_functions.width import x64
 from oplib.autograd.saved.mutation import is_mutation_allowed
 from oplib.modes import modes
-from oplib.tensor import get_default_dtype
+from oplib.tensor.dtypes.rules import defaults
 
 MAX_PROGRAMS = 256
 P = TypeVar("P")
@@ -67,16 +67,15 @@ PROGRAM_SETTINGS = (
 )
 """The names of the settings that each program is compiled for."""
 
-_jax_config: Any = jax.config  # its attributes are made at run time
+_precision: Any = jax.default_matmul_precision  # a context manager; ``.value`` is the setting of this thread
 _read_keyed = attrgetter(*KEYED)
 
 
 def read_program_settings() -> tuple[Any, ...]:
     """Returns the settings that each program is compiled for, in the order of :data:`PROGRAM_SETTINGS`."""
     state = modes.state
-    precision = _jax_config.jax_default_matmul_precision
     present = bool(state.hook_pairs), is_mutation_allowed()
-    return *_read_keyed(state), *present, bool(x64.value), get_default_dtype(), precision
+    return *_read_keyed(state), *present, bool(x64.value), defaults.floating, _precision.value
 
 
 class ProgramTable(Generic[P]):
@@ -89,14 +88,14 @@ class ProgramTable(Generic[P]):
     def __init__(self) -> None:
         self.by_key: dict[Any, list[P]] = {}  # no OrderedDict: that hashes its keys again
         self._order: dict[int, None] = {}  # the lists of programs by their id, the latest used last
+        self._latest: list[P] = []
 
     def list_programs(self, key: Any) -> list[P]:
         """Returns the programs for a kind of call."""
-        programs = self.by_key.get(key)
-        if programs is None:
-            return []
-        # the latest used list comes last
-        self._order[id(programs)] = self._order.pop(id(programs), None)
+        programs = self.by_key.get(key, [])
+        if programs and programs is not self._latest:
+            self._latest = programs
+            self._order[id(programs)] = self._order.pop(id(programs), None)
         return programs
 
     def add(self, key: Any, program: P) -> None:
@@ -114,3 +113,4 @@ class ProgramTable(Generic[P]):
         """Forgets all programs."""
         self.by_key.clear()
         self._order.clear()
+        self._latest = []
