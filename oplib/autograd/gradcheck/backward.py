@@ -94,9 +94,9 @@ def _require_repeated(expected: Vector, other: Vector, tolerance: float, what: s
         )
 
 
-def zero_cotangents(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """Returns a zero gradient for each output."""
-    arrays = [output._storage.array for output in outputs]
+def zeros_like(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Returns zeros for each tensor, as gradients or as tangents."""
+    arrays = [tensor._storage.array for tensor in tensors]
     return [box(ARRAYS.zeros(array.aval, find_other_device(array))) for array in arrays]
 
 
@@ -117,7 +117,7 @@ def check_zero_gradients(problem: Problem) -> None:
     """Raises GradcheckError unless zero gradients of the outputs give zero gradients of the inputs."""
     outputs = problem.differentiable_outputs
     gradients = grad(
-        outputs, problem.wanted_inputs, zero_cotangents(outputs), retain_graph=True, allow_unused=True
+        outputs, problem.wanted_inputs, zeros_like(outputs), retain_graph=True, allow_unused=True
     )
     for index, gradient in zip(problem.wanted, gradients, strict=True):
         if gradient is None:
@@ -153,7 +153,7 @@ def _pull_back_undefined(problem: Problem) -> Sequence[Tensor | None]:
     """Runs a backward in which no output has a gradient."""
     again = as_tuple(problem.func(*problem.inputs))
     outputs = [_UndefinedGrad.apply(output) for output in again if needs_grad(output)]
-    cotangents = zero_cotangents(outputs)
+    cotangents = zeros_like(outputs)
     try:
         return grad(outputs, problem.wanted_inputs, cotangents, allow_unused=True)
     except Exception as error:

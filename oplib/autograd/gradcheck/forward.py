@@ -14,7 +14,7 @@ from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.modes import modes
 from oplib.tensor import Tensor
 
-from .backward import check_gradient_kind
+from .backward import check_gradient_kind, zeros_like
 from .batching import require_same, run_mapped
 from .comparison import Matrix, Options
 from .coordinates import Vector, count_coordinates, draw_arrays, from_coordinates, stack_rows, to_coordinates
@@ -69,8 +69,7 @@ def check_undefined_tangents(problem: Problem) -> None:
     """Raises GradcheckError if no tangent of an input gives other results than a tangent of zeros."""
     tangents = {index: Tensor.from_array(_draw(problem, index)[0]) for index in problem.wanted}
     for index in problem.wanted:
-        zeros = np.zeros(count_coordinates(problem.inputs[index].array))
-        zero = Tensor.from_array(from_coordinates(zeros, problem.inputs[index].array))
+        (zero,) = zeros_like([problem.inputs[index]])
         defined = _push(problem, tangents | {index: zero})
         undefined = _push(problem, {at: value for at, value in tangents.items() if at != index})
         for output in problem.inexact:

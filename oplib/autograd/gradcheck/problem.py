@@ -180,8 +180,7 @@ def to_double(value: Any) -> Any:
     """
     if not is_inexact_tensor(value):
         return value
-    is_complex = jnp.issubdtype(value.array.dtype, jnp.complexfloating)
-    double = np.dtype(np.complex128 if is_complex else np.float64)
+    double = np.dtype(np.complex128 if value.array.dtype.kind == "c" else np.float64)
     if value.array.dtype == double and value.is_leaf and _has_whole_storage(value):
         return value
     return Tensor.from_array(value.array.astype(double), requires_grad=value.requires_grad)
