@@ -6,6 +6,7 @@ import traceback
 import warnings
 from typing import TYPE_CHECKING
 
+import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly"]
 __dir__ = _make_dir(globals())
+_has_nan = jax.jit(lambda array: jnp.isnan(array).any())
 
 
 class _AnomalyBlock:
@@ -129,7 +131,7 @@ def refuse_nan(results: Gradients, node: TapeNode) -> None:
         array = grad._storage.array if isinstance(grad, Tensor) else grad
         if array is None or isinstance(array, Tracer) or not jnp.issubdtype(array.dtype, jnp.inexact):
             continue
-        if bool(jnp.isnan(array).any()):
+        if _has_nan(array):
             raise AutogradError(
                 f"{node.name()}: Function '{node.name()}' returned nan values in its {position}th output. It "
                 f"is {describe(array)}. Look at the values that the forward call got; check_nan=False lets "
