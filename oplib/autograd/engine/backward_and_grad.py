@@ -179,7 +179,7 @@ def grad(  # noqa: PLR0917  torch's order of arguments
         gradients = find(roots, grads, wanted, keep_graph, create_graph, options["allow_unused"])
         if materialize_grads:
             gradients = _materialize(gradients, wanted, create_graph=create_graph)
-        if cuts_results(modes.state) and not create_graph:
+        if not create_graph and modes.state.constant_in is not None and cuts_results(modes.state):
             gradients = tuple([None if gradient is None else gradient.detach() for gradient in gradients])
     return dict(zip(inputs, gradients, strict=True)) if isinstance(inputs, dict) else gradients
 
@@ -300,9 +300,8 @@ def find_overrides(values: Iterable[object]) -> list[type[Any]]:
     The contract is that of ``__torch_function__``.
     """
     classes: list[type[Any]] = []
-    for value in values:
-        cls = type(value)
-        if cls is Tensor or cls in classes or not hasattr(cls, "__oplib_function__"):
+    for cls in dict.fromkeys(map(type, values)):
+        if cls is Tensor or not hasattr(cls, "__oplib_function__"):
             continue
         index = next((at for at, other in enumerate(classes) if issubclass(cls, other)), len(classes))
         classes.insert(index, cls)

@@ -108,14 +108,9 @@ class FormulaNode(SlottedNode):
         plan = self.plan
         if saved:
             count = len(plan.sources)
-            if self.versions is None:
-                for storage in saved[count:]:
-                    if storage.version:
-                        check_version(self.name(), storage, 0)
-            else:
-                for storage, version in zip(saved[count:], self.versions, strict=True):
-                    if storage.version != version:
-                        check_version(self.name(), storage, version)
+            for storage, version in zip(saved[count:], self.versions or repeat(0), strict=False):
+                if storage.version != version:
+                    check_version(self.name(), storage, version)
             operands += saved[:count]
         return plan.token
 

@@ -18,7 +18,11 @@ class LazyEdges:
     """
 
     def __get__(self, node: Any, owner: type) -> tuple[Edge | None, ...]:
-        node.edges = tuple([leaf_edge(link) if isinstance(link, Tensor) else link for link in node.inputs])
+        edges = [*node.inputs]
+        for slot, link in enumerate(edges):  # no comprehension, whose frame each node would pay for
+            if isinstance(link, Tensor):
+                edges[slot] = leaf_edge(link)
+        node.edges = tuple(edges)
         return node.edges
 
 
