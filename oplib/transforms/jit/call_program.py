@@ -93,9 +93,6 @@ class Program:
         self._backward = None
         if trace.backward is not None:
             self._backward = self._make_backward(trace, trace.backward)
-            linked = [self._at[number] for number in trace.backward.operands]
-            self._take_linked = make_gather(linked)
-            self._links_leaves = self.operands.are_leaves(linked)
         fresh = self._find_fresh(trace) if donate else frozenset[Any]()
         leaves = trace.backward.leaves if trace.backward else ()
         counts = len(needed), len(trace.closed.out_avals)
@@ -125,6 +122,9 @@ class Program:
             for entry in self._effects.entries
             for _, before in [trace.snapshot.containers[entry.container]]
         ]
+        linked = [self._at[number] for number in backward.operands]
+        self._take_linked = make_gather(linked)
+        self._links_leaves = self.operands.are_leaves(linked)
         pairs = modes.state.hook_pairs and (KEEP_VALUES,)
         state = StateOfCall(self.reader, self.operands, modes.autocast, pairs, entries)
         held = [self._at.get(number) for number in trace.candidates.holders]
