@@ -364,6 +364,7 @@ REASONS = {
     "diff": "XLA's slices are copies",
     "gradient": "several calls: the inside, both ends, and their concatenation",
     "eye": MAKES,
+    "tril_indices": "numpy makes the indices on the host, and they are copied into an array",
     "bincount": "numpy counts on the host: the size of the result is a value",
     "scatter": "XLA's scatter is a scalar loop",
     "index_add": "XLA's scatter is a scalar loop",
@@ -379,8 +380,6 @@ KEYS = "integer keys of the size of the operand, which order nan as torch does"
 CALLS = "calls on the tape, where plain JAX compiles all into one program"
 REASONS_BESIDE_JAX = {
     "topk": KEYS,
-    "kthvalue": KEYS + ", and positions: torch returns them, plain JAX here does not",
-    "median": KEYS + ", and positions, by which the gradient is given",
     "logsumexp": CALLS,
     "max_pool2d": "the strided slices of a padded copy, which take less time than XLA's windows",
     "avg_pool2d": CALLS,

@@ -298,9 +298,8 @@ def make_getattr(
 ) -> Callable[[str], Any]:
     """Makes the ``__getattr__`` of a module, which says what stands for a name of torch."""
     module: str = namespace["__name__"]
-    namespace.setdefault(
-        "__path__", []
-    )  # as packages have: `from module import name` then gives the hint too
+    # With a path, as packages have: `importlib.util.find_spec` of a missing name then returns None.
+    namespace.setdefault("__path__", [])
 
     def get(name: str) -> Any:
         if name not in values:

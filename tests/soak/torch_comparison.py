@@ -90,7 +90,7 @@ KNOWN = [
     "Inference tensors cannot be saved for backward",
     # Saved, and not read, where only the base of a power requires grad.
     "which is output 0 of Pow",
-    # Likewise, and never read.
+    # The gradient of std never reads its saved result.
     "which is output 0 of Std",
     # What is saved keeps the history that it had.
     "saved tensor that has been detached in-place",
@@ -126,7 +126,7 @@ def compare(
 ) -> None:
     """Raises Difference where two descriptions differ; numbers that rounding moves far are left out.
 
-    With ``has_mask`` Known, where only torch has nan: it multiplies a gradient by a mask.
+    With ``has_mask`` it raises Known where torch alone has nan: torch multiplies a gradient by a mask.
     """
     (facts, arrays), (other_facts, other_arrays) = theirs, mine
     untold = {

@@ -22,7 +22,7 @@ from .arguments import OUTPUTS, Function, Tensors, detach_results, take_point, t
 from .evaluation import evaluate, find_gradients, make_zeros_like, refuse_constant
 
 Matrix = tuple[Tensors, ...]
-_MOST_AT_ONCE = 65536  # items of unit vectors
+_MOST_AT_ONCE = 65536  # items of unit vectors; up to twice as many for a large tensor
 
 
 @entry_point

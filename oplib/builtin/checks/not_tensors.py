@@ -20,7 +20,9 @@ _DEEPEST = 8  # the depth of lists that is searched
 def find_untensor(
     op: str, defaults: Mapping[str, Any], error: Exception, arguments: Mapping[str, Any]
 ) -> ArgumentError | None:
-    """Returns the error about an argument that is no Tensor; None for any other failure, which is framed.
+    """Returns the error about an argument that is no Tensor; None for any other failure.
+
+    An ArgumentError gets the name and the arguments of the call.
 
     Args:
         op: the name that errors have.

@@ -21,7 +21,7 @@ from .specification import FunctionSpec
 
 _OUT = {"out": "a tensor that the result is written into and that is returned, or a tuple; by default None."}
 _IN_DTYPE_OF_OUT = frozenset(("sum", "prod", "cumsum", "cumprod"))
-"""The functions that compute in the dtype of ``out=`` where no other is given, so that no integer wraps."""
+"""Functions that compute in the dtype of ``out=`` by default: integers do not wrap before they are floats."""
 _DTYPE_OF_OUT = "dtype=dtype or getattr(out, 'dtype', None)"
 
 

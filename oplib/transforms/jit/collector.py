@@ -194,10 +194,10 @@ class Collector:
         node = attributes.get("_grad_fn")
         if node is not None and not isinstance(node, Boundary):
             root = tensor._root
-            is_told = (
+            root_tells = (
                 root is not None and (root._grad_fn or before.get("_grad_fn") is None) and root._requires_grad
             )
-            if not is_told:  # by its root
+            if not root_tells:
                 effects.histories.append((number, self.add_live(tensor)))
         elif tensor._requires_grad != before.get("_requires_grad", False) or (
             node is None and before.get("_grad_fn") is not None

@@ -76,7 +76,7 @@ def test_a_storage_takes_no_value_that_was_computed_from_an_earlier_one():
 
 @pytest.mark.parametrize("size", [8, LARGE])
 @pytest.mark.parametrize("writes", range(3))  # a large base gets a buffer of its own by them
-def test_nor_does_a_view(size, writes):
+def test_a_view_takes_no_value_that_was_computed_from_an_earlier_one(size, writes):
     base = oplib.zeros(size)
     part = base[2:4]
     for _ in range(writes):

@@ -168,9 +168,8 @@ def _bisect(keys: Any, axis: int, ranks: Any, least: Any, bits: int) -> Any:
         count = jnp.sum(keys < tried, axis, keepdims=True, dtype=ranks.dtype)
         return jnp.where(count <= ranks, tried, found)
 
-    start = (
-        lax.slice_in_dim(keys, 0, 1, axis=axis) * 0 + least
-    )  # varies over the axes of a mesh as the keys do
+    # In shard_map the carry must vary over the axes of a mesh as the keys do.
+    start = lax.slice_in_dim(keys, 0, 1, axis=axis) * 0 + least
     return lax.fori_loop(np.int32(0), np.int32(bits), step, start)
 
 
