@@ -178,7 +178,7 @@ def _check_along_dim(input: Any, indices: Any, dim: Any) -> None:
         check_index_range(indices, length, low=-length)
 
 
-def _check_classes(input: Any, target: Any, weight: Any, *, ignore_index: int, **_: Any) -> None:  # noqa: ARG001
+def _check_classes(input: Any, target: Any, weight: Any, *, ignore_index: int, **_: Any) -> None:  # noqa: ARG001  as the op is called
     if shape := input.shape:
         check_index_range(target, shape[1 if len(shape) > 1 else 0], but=ignore_index)
 
