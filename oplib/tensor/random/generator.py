@@ -294,14 +294,6 @@ class Generator:
                 "jax.random.split(key, turns), or make it an operand of cond; use "
                 "oplib.Generator.from_key(key) inside."
             )
-        if here != self._trace and overlays.current is not None:
-            name = overlays.current.name
-            raise TracingError(
-                f"Generator: {what} in a trace inside of {name}, such as that of a backward that runs later "
-                "and calls a checkpoint again, would change a Generator made outside of it. Run the "
-                f"backward inside of {name}, leave preserve_rng_state=True, or pass a key as an argument and "
-                "use oplib.Generator.from_key(key) inside."
-            )
         if here != self._trace:
             raise TracingError(
                 f"Generator: {what} inside a trace would change a Generator made outside of it. "

@@ -125,13 +125,6 @@ def refuse_escape(array: Any, tensor: TensorSlots, what: str) -> None:
             f"mapped. Got {describe(array)} for {describe(tensor._storage.array)}, which cannot hold all "
             "examples. Use the op that is not in place, or map the tensor too."
         )
-    overlay = overlays.current
-    if overlay is not None and tensor._storage.owner in overlay.cells:
-        raise TracingError(
-            f"{what}: writes a tensor from outside of {overlay.name} in a trace inside of it, such as that "
-            f"of a backward that runs later. Got {describe(array)} for {describe(tensor._storage.array)}. "
-            f"Run the backward inside of {overlay.name}, or return the value."
-        )
     raise TracingError(
         f"{what}: a traced value would be stored in a tensor made outside this trace, which outlives it, or "
         "made by an op before the code met a traced value or a factory. Got "

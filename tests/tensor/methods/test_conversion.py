@@ -96,6 +96,7 @@ def test_a_tensor_moves_to_another_device_and_back() -> None:
 def test_a_move_that_is_recorded_is_an_op(calls: list[Any]) -> None:
     second = jax.devices()[1]
     x = tensor([1.0], requires_grad=True)
+    calls.clear()
     x.to(second)
     assert calls == [("copy_to_device", (x, second), {})]
 

@@ -699,8 +699,8 @@ def draw_again(x):
 @pytest.mark.parametrize(
     ("compute", "text"),
     [
-        (Counting.apply, "add_: writes a tensor"),
-        (draw_again, "Generator: a draw"),
+        (Counting.apply, "add_: a traced value would be stored"),
+        (draw_again, "Generator: a draw.* inside a trace would change"),
     ],
 )
 def test_a_backward_that_changes_what_is_outside_runs_inside_of_the_compiled_function(compute, text):
@@ -709,7 +709,7 @@ def test_a_backward_that_changes_what_is_outside_runs_inside_of_the_compiled_fun
         return x.detach() * 1
 
     x = oplib.ones(3, requires_grad=True)
-    with pytest.raises(TracingError, match=rf"{text}.* in a trace inside of .*Run the backward inside of"):
+    with pytest.raises(TracingError, match=text):
         oplib.jit(lambda x: compute(x))(x)
     before = Counting.runs.item()
     assert oplib.jit(train)(x).tolist() == [1, 1, 1]
@@ -717,7 +717,7 @@ def test_a_backward_that_changes_what_is_outside_runs_inside_of_the_compiled_fun
 
 
 def test_a_checkpoint_that_preserves_the_state_draws_again_in_a_backward_outside():
-    with pytest.raises(TracingError, match="leave preserve_rng_state=True"):
+    with pytest.raises(TracingError, match="would change a Generator"):
         oplib.jit(draw_again)(oplib.ones(3, requires_grad=True))
     x = oplib.ones(64, requires_grad=True)
     y = oplib.jit(lambda x: checkpoint(lambda x: oplib.dropout(x * 1, 0.5).sin(), x, use_reentrant=False))(x)
