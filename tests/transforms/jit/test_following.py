@@ -402,7 +402,7 @@ def test_what_is_read_while_a_call_finds_its_operands_is_there(monkeypatch, read
     mine, theirs = CompiledModel(), Model()
     train(mine, theirs, calls=calls)
     (programs,) = mine.step._programs.by_key.values()
-    place = programs[0]._operands if step == "match" else operands
+    place = programs[0].operands if step == "match" else operands
     take = getattr(place, step)
 
     def take_and_read(*args):
