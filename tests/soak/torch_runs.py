@@ -154,15 +154,20 @@ class Writer:
         def keep(handle: Any) -> None:
             """A handle is no value of the program."""
 
+        def register(lib: Any, a: Any, hook: Any) -> None:
+            if lib.__name__ == "torch":
+                _ = a.grad_fn  # torch 2.13 crashes where register_hook itself finds a view's new history
+            a.register_hook(hook)
+
         return {
             "retain": lambda lib, a, b: a.retain_grad(),
             "node": hook_node,
             "accumulate": lambda lib, a, b: keep(
                 a.register_post_accumulate_grad_hook(lambda leaf: (leaf.grad.mul_(0.5), None)[1])
             ),
-            "double": lambda lib, a, b: keep(a.register_hook(lambda grad: grad * 2)),
-            "look": lambda lib, a, b: keep(a.register_hook(lambda grad: note(("hook", place)))),
-            "in place": lambda lib, a, b: keep(a.register_hook(lambda grad: grad.clone().mul_(0.5))),
+            "double": lambda lib, a, b: register(lib, a, lambda grad: grad * 2),
+            "look": lambda lib, a, b: register(lib, a, lambda grad: note(("hook", place))),
+            "in place": lambda lib, a, b: register(lib, a, lambda grad: grad.clone().mul_(0.5)),
         }[name]
 
     def write_region(self, line: Line, place: tuple[int, ...]) -> Step:
