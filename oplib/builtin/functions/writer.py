@@ -7,6 +7,8 @@ from functools import partial
 from inspect import Parameter, Signature
 from typing import Any
 
+import numpy as np
+
 from oplib.builtin.checks.not_tensors import find_untensor
 from oplib.builtin.rows.parameters import MORE, NAMES, NUMBERS_INSIDE, has_further_names, loosen, sort_numbers
 from oplib.builtin.rows.row import Function, name_publicly
@@ -21,8 +23,10 @@ from .specification import FunctionSpec
 
 _OUT = {"out": "a tensor that the result is written into and that is returned, or a tuple; by default None."}
 _IN_DTYPE_OF_OUT = frozenset(("sum", "prod", "cumsum", "cumprod"))
-"""Functions that compute in the dtype of ``out=`` by default: integers do not wrap before they are floats."""
-_DTYPE_OF_OUT = "dtype=dtype or getattr(out, 'dtype', None)"
+"""Functions that compute in the dtype of ``out=`` by default: integers do not wrap before they are floats.
+
+Complex numbers do not, whose imaginary part would be lost."""
+_DTYPE_OF_OUT = "dtype=dtype or (None if __is_complex(input) else getattr(out, 'dtype', None))"
 
 
 def emit_function(
@@ -57,7 +61,7 @@ def emit_function(
     if out:
         line = _render_out(parameters, exact=exact_out, has_gradient=has_gradient)
         lines.append(line.replace("dtype=dtype", _DTYPE_OF_OUT) if spec.name in _IN_DTYPE_OF_OUT else line)
-        namespace |= {"__write_out": write_out, "__name": spec.name}
+        namespace |= {"__write_out": write_out, "__name": spec.name, "__is_complex": np.iscomplexobj}
         rest.insert(0, Parameter("out", Parameter.KEYWORD_ONLY, default=None))
     if may_sort:
         lines.append(_render_sorting(spec))
