@@ -1,8 +1,9 @@
 """Runs pytest in forks of one process that has imported what the tests import from elsewhere.
 
-``python -P tests/warm.py`` reads a line for each run: JSON of the seconds of CPU time that it may take, and
-of the arguments of pytest. It answers by the exit code, or by null after the limit. Each fork imports the
-project anew, from PYTHONPATH. JAX can be forked until it makes its backend, and no import does so.
+``python -P tests/warm.py`` reads a line for each run: JSON of the seconds of CPU time that a test may take,
+and of the arguments of pytest. It answers by the exit code, or by the name of the test that took longer.
+Each fork imports the project anew, from PYTHONPATH. JAX can be forked until it makes its backend, and no
+import does so.
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ import gc
 import importlib
 import json
 import os
-import resource
 import signal
 import sys
 import warnings
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-WAITED = 10
-"""Seconds of a run for each of its CPU time: it may wait for ever, or for a processor."""
+WAITED = 4
+"""Seconds of a test for each of its CPU time: it may wait for ever, or for a processor."""
+
+STARTED = Path(".pytest_cache", "started").absolute()
+"""Holds the name of the test that runs, or of the file that is collected."""
 
 IMPORTED = ("jax.numpy", "numpy", "optree", "torch", "optax", "hypothesis", "pytest", "_pytest.pytester")
 
@@ -34,21 +38,42 @@ def import_others() -> None:
     gc.freeze()
 
 
-def run_tests(arguments: list[str], seconds: int) -> int:
+class Clock:
+    """A plugin of pytest that ends the process where a test, or the import of a file, takes too long."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        STARTED.parent.mkdir(exist_ok=True)
+
+    def pytest_collectstart(self, collector: object) -> None:
+        """Begins to count for a file that is imported."""
+        self.start(getattr(collector, "nodeid", ""))
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Begins to count for a test, its fixtures included."""
+        self.start(nodeid)
+
+    def start(self, name: str) -> None:
+        """Notes what runs, and counts its CPU time from here on."""
+        STARTED.write_text(name)
+        signal.setitimer(signal.ITIMER_PROF, self.seconds)  # without a handler, it ends loops in C too
+
+
+def run_tests(arguments: list[str], seconds: float) -> int:
     """Runs pytest in this process, as leader of a group and without output, and returns its exit code."""
     import pytest  # the tests of another project may have no more than this
 
     os.setsid()
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     sys.argv = ["pytest", *arguments]
     sink = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(sink, stream)
     # Its own plugins are imported already; nobody reads their assertions here.
-    return int(pytest.main(["-W", "ignore::pytest.PytestAssertRewriteWarning", *arguments]))
+    options = ["-W", "ignore::pytest.PytestAssertRewriteWarning", *arguments]
+    return int(pytest.main(options, plugins=[Clock(seconds)]))
 
 
-def fork(arguments: list[str], seconds: int) -> int:
+def fork(arguments: list[str], seconds: float) -> int:
     """Starts a run in a fork, and returns its process."""
     with warnings.catch_warnings(action="ignore"):  # JAX warns of threads that it has not started yet
         process = os.fork()
@@ -63,20 +88,27 @@ def fork(arguments: list[str], seconds: int) -> int:
     return process
 
 
-def wait(process: int, seconds: int) -> int | None:
-    """Returns the exit code of a process, or None if its time is up; ends it and what it has started."""
-    signal.alarm(seconds)
+def wait(process: int, seconds: float) -> int | str:
+    """Returns the exit code of a process, or the test that hangs in it; ends it and what it has started."""
+    before, started = None, _read_started()
     try:
-        code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-        return None if code == -signal.SIGXCPU else code
-    except TimeoutError:
-        return None
+        while before != started:  # else one test has run for all the time
+            with contextlib.suppress(TimeoutError):
+                signal.setitimer(signal.ITIMER_REAL, seconds)
+                code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+                return _read_started() if code == -signal.SIGPROF else code
+            before, started = started, _read_started()
+        return started
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(process, 0)
+
+
+def _read_started() -> str:
+    return STARTED.read_text() if STARTED.exists() else ""
 
 
 def stop(signum: int, frame: FrameType | None) -> NoReturn:
