@@ -80,16 +80,18 @@ def main() -> int:
     for name in options.only or [name for name in GROUPS if name not in ON_REQUEST]:
         show(lines, format_title(GROUPS[name].TITLE))
         groups[name] = []
-        for row in GROUPS[name].measure(effort):
-            groups[name].append(row)
-            if row.is_printed:
-                show(lines, format_row(row))
-    rows = [row for group in groups.values() for row in group]
+        try:
+            for row in GROUPS[name].measure(effort):
+                groups[name].append(row)
+                if row.is_printed:
+                    show(lines, format_row(row))
+        finally:
+            rows = [row for group in groups.values() for row in group]
+            if options.json:
+                options.json.write_text(json.dumps([row.as_json() for row in rows]))
     show(lines, format_summary(rows))
     if options.save:
         print(f"written: {save(options.save, rows, lines)}")
-    if options.json:
-        options.json.write_text(json.dumps([row.as_json() for row in rows]))
     if not options.check:
         return 0
     worse = find_worse_twice(groups, lambda name: GROUPS[name].measure(effort), recorded)
