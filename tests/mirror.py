@@ -48,6 +48,12 @@ def list_importers_of(module: Path) -> list[Path]:
 
 
 @cache
+def list_tests_that_import(module: Path) -> list[Path]:
+    """Returns the test files that import a module by its place."""
+    return [path for path in sorted(TESTS.rglob("test_*.py")) if PACKAGE / module in _list_imports(path)]
+
+
+@cache
 def _list_imports(path: Path) -> list[Path]:
     return [target.with_suffix(".py") for target in _find_targets(path)]
 

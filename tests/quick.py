@@ -1,7 +1,8 @@
 """Checks the changed files by ruff, pyright, and the tests that mirror them: ``python -m tests.quick``.
 
-A changed module is checked by its own tests, then by those of modules that import it, then by those of its
-package, and a changed test by itself. Slow tests are left out. This does not replace ``make check``.
+A changed module is checked by its own tests, then by tests that import it, then by those of modules that
+import it, then by those of its package, and a changed test by itself. Slow tests are left out. This does not
+replace ``make check``.
 """
 
 from __future__ import annotations
@@ -15,10 +16,18 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.mirror import PACKAGE, ROOT, TESTS, list_importers_of, list_own_tests_of, list_tests_of
+from tests.mirror import (
+    PACKAGE,
+    ROOT,
+    TESTS,
+    list_importers_of,
+    list_own_tests_of,
+    list_tests_of,
+    list_tests_that_import,
+)
 
 MOST = 12
-"""The number of modules that import a changed one and are tested too: the nearest of them."""
+"""The number of tests, and of modules, that import a changed one and are chosen: the nearest of them."""
 
 
 def list_changed(base: str) -> list[Path]:
@@ -57,13 +66,27 @@ def list_tests(changed: Iterable[Path]) -> list[Path]:
 
 
 def _list_tests_around(module: Path) -> list[Path]:
-    """Returns the tests of the modules that import a module, and of its package."""
+    """Returns the tests that import a module, those of the modules that do so, and those of its package."""
     if module.parent == Path():
         return list_tests_of(module)
-    importers = sorted(list_importers_of(module), key=lambda one: -len(os.path.commonpath([one, module])))
-    tests = list(filter(None, map(list_own_tests_of, importers)))[:MOST]
+    direct = _sort_by_distance(list_tests_that_import(module), TESTS / module)
+    importers = _sort_by_distance(_list_tested_importers(module), module)
+    tests = itertools.chain.from_iterable(map(list_own_tests_of, importers[:MOST]))
     package = [*list_tests_of(module), *sorted((TESTS / module.parent).glob("test_*.py"))]
-    return [*itertools.chain.from_iterable(tests), *package]
+    return [*direct[:MOST], *tests, *package]
+
+
+def _list_tested_importers(module: Path) -> set[Path]:
+    """Returns the modules that import one and have tests, and those that import one of the others."""
+    importers = list_importers_of(module)
+    others = itertools.chain.from_iterable(
+        list_importers_of(one) for one in importers if not list_own_tests_of(one)
+    )
+    return {one for one in {*importers, *others} - {module} if list_own_tests_of(one)}
+
+
+def _sort_by_distance(paths: Iterable[Path], place: Path) -> list[Path]:
+    return sorted(paths, key=lambda one: (-len(os.path.commonpath([one, place])), one))
 
 
 def plan(changed: list[Path], arguments: list[str]) -> list[list[str]]:

@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.mirror import PACKAGE, ROOT, TESTS, list_importers_of, list_tests_of
+from tests.mirror import (
+    PACKAGE,
+    ROOT,
+    TESTS,
+    list_importers_of,
+    list_own_tests_of,
+    list_tests_of,
+    list_tests_that_import,
+)
 from tests.quick import list_tests, plan
 
 OF_NO_PACKAGE = {
@@ -94,6 +102,21 @@ def test_a_quick_check_runs_the_tests_of_modules_that_import_the_changed_one():
     importer = Path("transforms/control_flow/scan.py")
     assert importer in list_importers_of(module)
     assert TESTS / "transforms" / "control_flow" / "test_scan.py" in list_tests([PACKAGE / module])
+
+
+def test_a_quick_check_runs_the_tests_that_import_the_changed_module():
+    module = Path("autograd/recording/origins.py")
+    test = TESTS / "autograd" / "nodes" / "test_new_kinds.py"
+    assert list_tests_that_import(module) == [test]
+    assert test in list_tests([PACKAGE / module])
+
+
+def test_a_module_that_an_untested_one_imports_is_tested_by_the_importers_of_that():
+    module, untested = Path("library/axes/sharding_rule.py"), Path("library/axes/placement.py")
+    assert (list_own_tests_of(untested), untested in list_importers_of(module)) == ([], True)
+    importer = Path("library/kernels/result_types.py")
+    assert importer in set(list_importers_of(untested)) - set(list_importers_of(module))
+    assert TESTS / "library" / "kernels" / "test_result_types.py" in list_tests([PACKAGE / module])
 
 
 def test_an_import_from_the_package_of_a_module_is_no_import_of_the_module():
