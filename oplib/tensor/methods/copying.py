@@ -64,7 +64,7 @@ def _copy_storage(storage: Storage, memo: dict[int, Any]) -> Storage:
         if isinstance(storage, ViewStorage):
             copied = ViewStorage(_copy_storage(storage.base, memo), storage.chain, storage.starts)
         elif isinstance(storage, AliasStorage):
-            copied = AliasStorage(_copy_storage(storage.cell, memo), storage.version)
+            copied = AliasStorage(_copy_storage(storage.base, memo), storage.version)
         elif isinstance(storage, CutStorage):
             copied = CutStorage(_copy_storage(storage.base, memo), storage.history)
         else:

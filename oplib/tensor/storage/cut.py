@@ -19,7 +19,7 @@ from oplib.modes import ModeState, modes
 from .escape import note_trace
 from .known import note_computation, run_noted
 from .overlay import overlays
-from .storage import Storage
+from .storage import LayeredStorage, Storage
 
 UNCUT = object()
 """Stands for the trace in hooks of saved tensors: the unpacked value has the history of the packed one."""
@@ -80,15 +80,15 @@ def _replace_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
     return result, tangent
 
 
-class CutStorage(Storage):
+class CutStorage(LayeredStorage):
     """The storage of a detached Tensor in a trace: the values of another one, and a derivative of its own.
 
     Attributes:
-        base: the other storage. A write shows there, and leaves the derivative there.
+        base: the other storage. A write leaves the derivative there.
         history: the array whose derivative this one has, as it was last written; None for none.
     """
 
-    __slots__ = ("base", "history")
+    __slots__ = ("history",)
 
     def __init__(self, base: Storage, history: Any = None) -> None:
         self.base = base
@@ -99,35 +99,6 @@ class CutStorage(Storage):
         """The current array."""
         value = self.base.array
         return stop(value) if self.history is None else keep_derivative(self.history, value)
-
-    @property
-    def version(self) -> int:
-        """The number of in-place writes of the base."""
-        return self.base.version
-
-    @version.setter
-    def version(self, value: int) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  a property here
-        self.base.version = value
-
-    @property
-    def is_inference(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  a property here
-        """Whether the base was made in inference mode."""
-        return self.base.is_inference
-
-    @property
-    def owner(self) -> Storage:
-        """The storage that holds the array."""
-        return self.base.owner
-
-    @property
-    def spec(self) -> Any:
-        """An object with shape and dtype. Reading it computes nothing."""
-        return self.base.spec
-
-    @property
-    def layout(self) -> tuple[tuple[int, ...], int]:
-        """The strides and offset of the base, in items."""
-        return self.base.layout
 
     def write(self, array: Any) -> None:
         """Writes into the base, and counts the write there."""

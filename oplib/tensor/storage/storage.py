@@ -91,6 +91,48 @@ class Storage:
         return None
 
 
+class LayeredStorage(Storage):
+    """A storage that shows another one: that of a view, of ``tensor.data``, of a detached Tensor in a trace.
+
+    Attributes:
+        base: the other storage. A write shows there.
+    """
+
+    __slots__ = ("base",)
+
+    base: Storage
+
+    @property
+    def version(self) -> int:
+        """The number of in-place writes of the base."""
+        return self.base.version
+
+    @version.setter
+    def version(self, value: int) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  a property here
+        self.base.version = value
+
+    @property
+    def is_inference(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  a property here
+        """Whether the base was made in inference mode."""
+        return self.base.is_inference
+
+    @property
+    def owner(self) -> Storage:
+        """The storage that holds the array."""
+        base = self.base
+        return base if base.__class__ is Storage else base.owner
+
+    @property
+    def spec(self) -> Any:
+        """An object with shape and dtype. Reading it computes nothing."""
+        return self.base.spec
+
+    @property
+    def layout(self) -> tuple[tuple[int, ...], int]:
+        """The strides and offset of the base, in items."""
+        return self.base.layout
+
+
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Returns the strides, in items, of a contiguous array."""
     strides: list[int] = []

@@ -26,7 +26,7 @@ from oplib.tensor.storage.fresh import (
     get_owner_array,
     rewrite,
 )
-from oplib.tensor.storage.storage import Storage
+from oplib.tensor.storage.storage import LayeredStorage, Storage
 
 from .chain import Chain, make_chain
 from .frame import Starts, find_positions
@@ -36,7 +36,7 @@ _ARRAY_HOLDERS = (Storage, FreshStorage)
 _get_storage = attrgetter("_storage")
 
 
-class ViewStorage(Storage):
+class ViewStorage(LayeredStorage):
     """The storage of a view. It reads through its chain when needed, and writes through it into its base.
 
     A value is cached while the base holds the array that it was read from, which is compared by identity. So
@@ -49,7 +49,7 @@ class ViewStorage(Storage):
         starts: the starts of their windows.
     """
 
-    __slots__ = ("_kept", "base", "chain", "starts")
+    __slots__ = ("_kept", "chain", "starts")
 
     def __init__(self, base: Storage, chain: Chain, starts: Starts) -> None:
         self.base = base
@@ -100,28 +100,8 @@ class ViewStorage(Storage):
     def _hold(self, whole: Any, part: Any) -> None:
         self._kept = None if isinstance(part, Tracer) else (weakref.ref(whole), part)
 
-    @property
-    def version(self) -> int:
-        """The number of in-place writes of the base, through any of its views."""
-        return self.base.version
-
-    @version.setter
-    def version(self, value: int) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]  a property here
-        self.base.version = value
-
-    @property
-    def is_inference(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  a property here
-        """Whether the base was made in inference mode."""
-        return self.base.is_inference
-
     def rebuild(self, make: Callable[[Storage], Storage]) -> Storage:  # noqa: D102  described in Storage
         return make_view_storage(self.base.rebuild(make), self.chain, self.starts)
-
-    @property
-    def owner(self) -> Storage:
-        """The storage that holds the array."""
-        base = self.base
-        return base if base.__class__ is Storage else base.owner
 
     @property
     def path(self) -> tuple[Chain, Starts, Any]:
@@ -227,11 +207,11 @@ class ViewStorage(Storage):
         return exchange_for_own(base, seen, run(jnp.copy(seen), *operands))
 
 
-class AliasStorage(Storage):
+class AliasStorage(LayeredStorage):
     """The storage of ``tensor.data``: the contents of another storage with a version of its own.
 
     Attributes:
-        cell: the other storage. A write through the alias shows there, and is not counted there.
+        base: the other storage. A write through the alias is not counted there.
         counter: the storage whose version counts the writes through the alias.
         former: a weak reference to the storage that a tensor had before ``tensor.data = other``. The writes
             through the alias count there too: nodes have saved it.
@@ -239,19 +219,19 @@ class AliasStorage(Storage):
             shares. None for other tensors.
     """
 
-    __slots__ = ("cell", "counter", "former", "view")
+    __slots__ = ("counter", "former", "view")
 
-    def __init__(self, cell: Storage, version: int = 0) -> None:
-        self.cell: Storage = cell.cell if isinstance(cell, AliasStorage) else cell
+    def __init__(self, base: Storage, version: int = 0) -> None:
+        self.base = base.base if isinstance(base, AliasStorage) else base
         self.counter = Storage(None)
         self.counter.version = version
         self.former: weakref.ref[Storage] | None = None
         self.view: ViewStorage | None = None
 
     @staticmethod
-    def move(old: Storage, cell: Storage, *, has_views: bool, is_view: bool) -> AliasStorage:
+    def move(old: Storage, base: Storage, *, has_views: bool, is_view: bool) -> AliasStorage:
         """Makes the storage of a tensor that is given other contents, and keeps its version and view."""
-        made = AliasStorage(cell, old.version)
+        made = AliasStorage(base, old.version)
         while isinstance(old, CutStorage):  # nothing else holds it
             old = old.base
         if isinstance(old, AliasStorage):
@@ -276,7 +256,7 @@ class AliasStorage(Storage):
     @property
     def array(self) -> Any:
         """The current array."""
-        return self.cell.array
+        return self.base.array
 
     @property
     def version(self) -> int:
@@ -293,45 +273,25 @@ class AliasStorage(Storage):
         if former is not None:
             former.version = value
 
-    @property
-    def is_inference(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]  a property here
-        """Whether the cell was made in inference mode."""
-        return self.cell.is_inference
-
     def rebuild(self, make: Callable[[Storage], Storage]) -> Storage:  # noqa: D102  described in Storage
-        made = AliasStorage(self.cell.rebuild(make))
+        made = AliasStorage(self.base.rebuild(make))
         made.counter, made.former, made.view = self.counter, self.former, self.view
         return made
 
-    @property
-    def owner(self) -> Storage:
-        """The storage that holds the array."""
-        return self.cell.owner
-
-    @property
-    def spec(self) -> Any:
-        """An object with shape and dtype. Reading it computes nothing."""
-        return self.cell.spec
-
-    @property
-    def layout(self) -> tuple[tuple[int, ...], int]:
-        """Strides and offset, in items."""
-        return self.cell.layout
-
     def write(self, array: Any) -> None:
-        """Replaces the array in the cell, and counts the write here."""
-        self.cell.replace(array)
+        """Replaces the array in the base, and counts the write here."""
+        self.base.replace(array)
         self.version += 1
 
     def replace(self, array: Any) -> None:
-        """Replaces the array in the cell."""
-        self.cell.replace(array)
+        """Replaces the array in the base."""
+        self.base.replace(array)
 
     def exchange(self, seen: Any, array: Any, *, counted: bool = True) -> bool:
-        """Replaces the array in the cell, unless another thread has, and counts the write here."""
-        done = self.cell.exchange(seen, array, counted=False)
+        """Replaces the array in the base, unless another thread has, and counts the write here."""
+        done = self.base.exchange(seen, array, counted=False)
         if done and counted:
-            self.version += 1  # pyright: ignore[reportIncompatibleVariableOverride]  a property here
+            self.version += 1
         return done
 
 
@@ -339,24 +299,19 @@ def find_way(storage: Any) -> tuple[Any, Any, Starts]:
     """Returns the storage below views and aliases, the chain that leads from it, if any, and its starts."""
     chain, starts = None, ()
     while isinstance(storage, (AliasStorage, ViewStorage)):  # a detached view of a view, for example
-        if isinstance(storage, AliasStorage):
-            storage = storage.cell
-            continue
-        own = storage.chain, storage.starts
-        chain, starts = own if chain is None else own[0].extend(chain, own[1], starts)
+        if isinstance(storage, ViewStorage):
+            own = storage.chain, storage.starts
+            chain, starts = own if chain is None else own[0].extend(chain, own[1], starts)
         storage = storage.base
     return storage, chain, starts
 
 
 def is_injective(storage: Any) -> bool:
     """Returns whether neither a storage nor one below it shows an item twice."""
-    while isinstance(storage, (AliasStorage, CutStorage, ViewStorage)):
-        if isinstance(storage, AliasStorage):
-            storage = storage.cell
-        elif isinstance(storage, CutStorage) or storage.chain.is_injective:
-            storage = storage.base
-        else:
+    while isinstance(storage, LayeredStorage):
+        if isinstance(storage, ViewStorage) and not storage.chain.is_injective:
             return False
+        storage = storage.base
     return True
 
 
@@ -482,4 +437,4 @@ def _restore_view(base: Storage, frames: tuple[Any, ...], starts: Starts) -> Vie
 
 
 copyreg.pickle(ViewStorage, _reduce_view)
-copyreg.pickle(AliasStorage, lambda storage: (AliasStorage, (storage.cell, storage.version)))
+copyreg.pickle(AliasStorage, lambda storage: (AliasStorage, (storage.base, storage.version)))

@@ -37,7 +37,7 @@ class Held:
 
     Attributes:
         operand: the number of an operand.
-        way: the attributes that lead from the storage of the operand to it, such as ``base.cell``; empty for
+        way: the attributes that lead from the storage of the operand to it, such as ``base.base``; empty for
             the storage of the operand itself.
     """
 

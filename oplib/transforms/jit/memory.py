@@ -102,7 +102,7 @@ class MemoryAfterCall:
         return NewStorage(
             None,
             alias.version,
-            base=self.find(alias.cell),
+            base=self.find(alias.base),
             counter=own,
             former=None if former is None else self._held.get(former),
             view=None if alias.view is None else self.find(alias.view),

@@ -282,13 +282,7 @@ def _hook_keys(*hooks: dict[Any, Any] | None) -> tuple[Any, ...]:
 def _list_layers(storage: Any) -> list[Any]:
     """Returns the ways in which a storage shows another one: the chains of views, and None for ``data``."""
     layers: list[Any] = []
-    while storage.__class__ not in _PLAIN:
-        if isinstance(storage, ViewStorage):
-            layers.append((storage.chain, storage.starts))
-            storage = storage.base
-        elif isinstance(storage, AliasStorage):
-            layers.append(None)
-            storage = storage.cell
-        else:
-            break
+    while isinstance(storage, (AliasStorage, ViewStorage)):
+        layers.append((storage.chain, storage.starts) if isinstance(storage, ViewStorage) else None)
+        storage = storage.base
     return layers

@@ -200,7 +200,7 @@ def list_behind(storage: Any) -> list[tuple[str, Any]]:
     if not isinstance(storage, AliasStorage):
         return []
     former = None if storage.former is None else storage.former()
-    behind = ("cell", storage.cell), ("counter", storage.counter), ("view", storage.view), ("former", former)
+    behind = ("base", storage.base), ("counter", storage.counter), ("view", storage.view), ("former", former)
     return [(name, other) for name, other in behind if other is not None]
 
 
@@ -210,7 +210,7 @@ def list_layers(storage: Any) -> list[ViewStorage | AliasStorage]:
     owner = storage.owner
     while storage is not owner:
         layers.append(storage)
-        storage = storage.cell if isinstance(storage, AliasStorage) else storage.base
+        storage = storage.base
     return layers
 
 
