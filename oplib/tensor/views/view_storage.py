@@ -87,10 +87,11 @@ class ViewStorage(LayeredStorage):
                 return None
             whole = get_array(base)
             kept = self._kept
-            if kept is None or kept[0]() is not whole:
-                self._hold(whole, self.chain.read(whole, self.starts))
-                kept = self._kept
-            return None if kept is None else kept[1]
+            if kept is not None and kept[0]() is whole:
+                return kept[1]
+            part = self.chain.read(whole, self.starts)
+            self._hold(whole, part)
+            return part
 
     @array.setter
     def array(self, value: Any) -> None:

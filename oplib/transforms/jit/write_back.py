@@ -13,7 +13,7 @@ from oplib.autograd.recording.rebase import Overwritten, note_write, rebase_hist
 from oplib.autograd.recording.view import StaleView, share_requires_grad
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.inference import InferenceStorage
-from oplib.tensor.storage.fresh import FreshStorage, get_array, make_fresh, set_array
+from oplib.tensor.storage.fresh import FreshStorage, get_array, make_fresh, make_ordinary, set_array
 from oplib.tensor.views import AliasStorage, note_view
 from oplib.tensor.views.lineage import end_history
 from oplib.tensor.views.view_storage import make_view_storage
@@ -129,6 +129,7 @@ class WriteBack:
         storages, arrays, counts = self._stored
         for storage, array, count in zip(storages(owners), arrays(returned), counts, strict=True):
             if not again or get_array(storage) is not array:
+                make_ordinary(storage)  # nothing below is a call that an interrupt may come after
                 storage.version += count
                 storage.array = array
         for operand, count in () if again else self._counted:
