@@ -47,6 +47,16 @@ def list_importers_of(module: Path) -> list[Path]:
     ]
 
 
+def list_imported_by(module: Path) -> list[Path]:
+    """Returns the modules of its floor that a module imports by their place."""
+    targets = dict.fromkeys(_list_imports(PACKAGE / module))
+    return [
+        one.relative_to(PACKAGE)
+        for one in targets
+        if one.is_relative_to(PACKAGE / module.parts[0]) and one.is_file()
+    ]
+
+
 @cache
 def list_tests_that_import(module: Path) -> list[Path]:
     """Returns the test files that import a module by its place."""

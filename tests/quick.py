@@ -1,8 +1,8 @@
 """Checks the changed files by ruff, pyright, and the tests that mirror them: ``python -m tests.quick``.
 
 A changed module is checked by its own tests, then by tests that import it, then by those of modules that
-import it, then by those of its package, and a changed test by itself. Slow tests are left out. This does not
-replace ``make check``.
+import it, then by those of its package, then by those of modules that it imports. A changed test is checked
+by itself. Slow tests are left out. This does not replace ``make check``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tests.mirror import (
     PACKAGE,
     ROOT,
     TESTS,
+    list_imported_by,
     list_importers_of,
     list_own_tests_of,
     list_tests_of,
@@ -28,6 +29,9 @@ from tests.mirror import (
 
 MOST = 12
 """The number of tests, and of modules, that import a changed one and are chosen: the nearest of them."""
+
+MOST_IMPORTED = 3
+"""The number of modules that a changed one imports and that are tested too: those that few others import."""
 
 
 def list_changed(base: str) -> list[Path]:
@@ -66,14 +70,17 @@ def list_tests(changed: Iterable[Path]) -> list[Path]:
 
 
 def _list_tests_around(module: Path) -> list[Path]:
-    """Returns the tests that import a module, those of the modules that do so, and those of its package."""
+    """Returns the tests that import a module, and those of modules around it, the nearest first."""
     if module.parent == Path():
         return list_tests_of(module)
     direct = _sort_by_distance(list_tests_that_import(module), TESTS / module)
     importers = _sort_by_distance(_list_tested_importers(module), module)
     tests = itertools.chain.from_iterable(map(list_own_tests_of, importers[:MOST]))
     package = [*list_tests_of(module), *sorted((TESTS / module.parent).glob("test_*.py"))]
-    return [*direct[:MOST], *tests, *package]
+    used = [one for one in list_imported_by(module) if list_own_tests_of(one)]
+    used.sort(key=lambda one: len(list_importers_of(one)))
+    below = itertools.chain.from_iterable(map(list_own_tests_of, used[:MOST_IMPORTED]))
+    return [*direct[:MOST], *tests, *package, *below]
 
 
 def _list_tested_importers(module: Path) -> set[Path]:

@@ -119,6 +119,11 @@ def test_a_module_that_an_untested_one_imports_is_tested_by_the_importers_of_tha
     assert TESTS / "library" / "kernels" / "test_result_types.py" in list_tests([PACKAGE / module])
 
 
+def test_a_quick_check_runs_the_tests_of_modules_that_the_changed_one_imports():
+    tests = list_tests([PACKAGE / "tensor" / "views" / "view_storage.py"])
+    assert TESTS / "tensor" / "storage" / "test_fresh.py" in tests
+
+
 def test_an_import_from_the_package_of_a_module_is_no_import_of_the_module():
     assert Path("autograd/recording/view.py") in list_importers_of(Path("modes.py"))
     assert Path("autograd/recording/view.py") not in list_importers_of(Path("tensor/views/chain.py"))
