@@ -17,7 +17,7 @@ from oplib import jit, vmap
 from oplib.autograd import grad
 from oplib.errors import ArgumentError, ArgumentTypeError, TracingError
 from oplib.tensor import Generator, Tensor, default_generator, manual_seed, ones, rand, randn
-from oplib.tensor.random.generator import set_rng_state
+from oplib.tensor.random.generator import initial_seed, seed as choose_seed, set_rng_state
 
 
 @pytest.fixture
@@ -74,6 +74,12 @@ def test_seed_chooses_one_and_says_which() -> None:
     seed = generator.seed()
     assert generator.initial_seed() == seed
     assert draw(generator) == draw(Generator().manual_seed(seed))
+
+
+def test_the_seed_of_the_global_generator_is_known(global_state: None) -> None:
+    manual_seed(7)
+    assert initial_seed() == 7
+    assert choose_seed() == initial_seed() != 7
 
 
 def test_a_state_can_be_kept_and_gone_back_to() -> None:

@@ -224,6 +224,10 @@ def test_a_float_argument_may_be_any_number_of_an_op():
             r"<lambda>: too many positional arguments. Call it as .*\(x\)",
         ),
         (
+            lambda: oplib.jit(lambda x, *, y=0: x)(1, 2),
+            r"<lambda>: too many positional arguments. Call it as .*\(x, \*, y=0\)",
+        ),
+        (
             lambda: oplib.jit(len, fullgraph=True),
             r"jit: cannot use .* keyword argument 'fullgraph'\. Correct the call: help\(\) of the function",
         ),
