@@ -145,3 +145,45 @@ def test_a_refused_history_of_another_argument_leaves_a_dirty_one_as_it_was(asse
         return written, written._version
 
     assert_agrees(program)
+
+
+def make_views(lib: Any, base: Any) -> dict[str, Any]:
+    function = make_function(lib, lambda ctx, x: x.view(-1), lambda ctx, grad: grad.view(3, 1))
+    return {
+        "a view": lambda: base.view(3),
+        "one of several": lambda: base.unbind(0)[0],
+        "of a Function": lambda: function.apply(base),
+        "of a view": lambda: base.view(3)[1:],
+        "that requires grad": lambda: base.view(3).requires_grad_(),
+    }
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("base", ["leaf", "result", "constant"])
+@pytest.mark.parametrize("made", ["recorded", "no_grad", "inference", "view of no_grad", "view of inference"])
+@pytest.mark.parametrize("view", make_views(oplib, None))
+def test_a_view_may_be_dirty_where_torch_allows_it(assert_agrees, view, made, base, beside):
+    def program(lib):
+        def forward(ctx, x, y):
+            ctx.mark_dirty(x)
+            return x.mul_(2)
+
+        function = make_function(lib, forward, lambda ctx, grad: (grad * 2, None))
+        x = lib.tensor([[0.5], [1.0], [2.0]], requires_grad=base != "constant")
+        root = x * 1 if base == "result" else x
+        modes = {"no_grad": lib.no_grad, "inference": lib.inference_mode}
+        with modes.get(made.removeprefix("view of "), nullcontext)():
+            given = make_views(lib, root)[view]()
+        if made.startswith("view of"):
+            given = given[:1]
+        was_refused = False
+        try:
+            result = function.apply(given, lib.tensor(1.0, requires_grad=beside))
+        except RuntimeError:
+            was_refused = True
+        else:
+            if result.requires_grad:
+                (result * result).sum().backward()
+        return was_refused, root, x.grad
+
+    assert_agrees(program)

@@ -10,6 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from oplib.autograd.grad_mode import recording_off
+from oplib.autograd.recording.in_place import refuse_leaf
 from oplib.autograd.recording.rebase import rebase_history
 from oplib.autograd.recording.view import make_view
 from oplib.errors import AutogradError, describe
@@ -31,8 +32,8 @@ def attach_outputs(
     own history. Other tensors are used as they are.
 
     Raises:
-        AutogradError: a leaf that requires grad was written, a written input is not returned, or a written
-            view is not the only result.
+        AutogradError: a leaf that requires grad was written, or a view whose history may not change; a
+            written input is not returned, or a written view is not the only result.
     """
     is_marked = ctx.dirty_tensors or ctx.non_differentiable
     if recording and not is_marked and _are_new(leaves, inputs):
@@ -88,15 +89,8 @@ def _dirty(
                     "the input itself if it was written, or return the view without mark_dirty()."
                 )
             warnings.warn(told, stacklevel=find_user_level())
-        root = tensor if tensor._root is None else tensor._root
-        is_leaf = tensor._requires_grad and root._requires_grad and root._grad_fn is None
-        if recording and is_leaf and all(tensor is not marked for marked in ctx.non_differentiable):
-            raise AutogradError(
-                f"{ctx.name()}: {'' if tensor is root else 'a view of '}a leaf that requires grad has been "
-                "used in an in-place operation. Got "
-                f"{describe(tensor._storage.array)} in mark_dirty(). Write into a clone() of it, or under "
-                "no_grad()."
-            )
+        if recording and all(tensor is not marked for marked in ctx.non_differentiable):
+            refuse_leaf(tensor, ctx.name())
         if id(tensor) not in returned:
             raise AutogradError(
                 f"{ctx.name()}: a tensor marked as dirty was not returned as output. Got "
