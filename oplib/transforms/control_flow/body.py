@@ -91,6 +91,7 @@ class Body:
         types: of the results, as ``jax.typeof`` gives them.
         has_effects: whether it does more than compute them.
         requires_grad: for each result, whether the tape would have a history for it.
+        lost: views whose history may not be read, and whose values it reads, if it is not recorded.
     """
 
     layouts: tuple[LeafLayout, ...]
@@ -147,6 +148,7 @@ class Body:
         with use_overlay(region.overlay, region=region):
             results = self._call(region, arrays[count:])
         self._seen = list(map(hold_weakly, region.seen.values()))
+        self.lost = region.lost
         return results
 
     def _call(self, region: BodyRegion, arrays: Sequence[Any]) -> list[Any]:

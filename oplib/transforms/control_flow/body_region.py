@@ -121,6 +121,7 @@ class BodyRegion:
     Attributes:
         seen: what else the body has read, which may be of outside too.
         packed: what hooks that the body has entered have packed.
+        lost: views whose history may not be read, and whose values are read, in a body that is not recorded.
     """
 
     def __init__(self, captured: Sequence[Captured], arrays: Sequence[Any], *, cutting: bool) -> None:
@@ -129,6 +130,7 @@ class BodyRegion:
         self._arrays: dict[Key, Any] = {}
         self.seen: dict[Key, Captured] = {}
         self.packed: list[Any] = []
+        self.lost: list[Tensor] = []
         outer = overlays.current
         if outer is None:
             self.overlay = Overlay("", 0)
@@ -149,7 +151,11 @@ class BodyRegion:
     def read(self, tensor: Tensor) -> Any:
         """Returns the array of a Tensor that the body reads."""
         storage: Any = tensor._storage
-        has_history = tensor._requires_grad and (modes.grad_enabled or not has_lost_history(tensor))
+        has_history = tensor._requires_grad
+        if has_history and not modes.grad_enabled and has_lost_history(tensor):
+            has_history = False
+            if modes.state.constant_in is None:  # the body itself has not switched it off
+                self.lost.append(tensor)
         edge = gradient_edge(tensor) if has_history else None
         if hasattr(storage, "chain") and (id(storage), edge) not in self._arrays:
             whole = self.find(storage.base, tensor._root if has_history else None)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import ArrayFunction
 from oplib.autograd.grad_mode import recording_off
+from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.user_functions.function_node import refuse_gradient
 from oplib.errors import ResultError, describe
 from oplib.modes import modes
@@ -46,6 +47,7 @@ def while_loop(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], ini
     Raises:
         ArgumentTypeError: the carry holds something that is no Tensor.
         ResultError: ``body_fn`` returns another carry than it gets, or ``cond_fn`` no truth value.
+        AutogradError: grad mode is on, and a view is used whose history may not be read.
         TracingError: a function reads a value, draws from an outside Generator, or writes a captured Tensor.
 
     Gradient:
@@ -75,6 +77,7 @@ def _test_value(cond_fn: Callable[[Any], Any], pair: Pair) -> Any:
 def _run(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], init: Any) -> Outcome:
     carry, layout = flatten_leaves(init, "while_loop: 'init'")
     needs_gradient = modes.grad_enabled and not modes.inference
+    lost: list[Tensor] = []
 
     def build(captured: Sequence[Captured]) -> tuple[FlowProgram, Sequence[Body]]:
         types = tuple(jax.typeof(tensor.array) for tensor in carry)
@@ -82,13 +85,15 @@ def _run(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], init: Any
         test = BodyFunction(cond_fn, "while_loop: 'cond_fn'", (layout,), types, captured)
         turn = BodyFunction(body_fn, "while_loop: 'body_fn'", (layout,), types, captured)
         bodies = [test.trace(needs), turn.trace(needs)]  # without grad
+        lost.extend((*bodies[0].lost, *bodies[1].lost))
         _check_condition(bodies[0])
         check_carry(turn.what, layout, types, bodies[1])
         return _make_program(*bodies), bodies
 
     with recording_off():
         outcome = run_program([cond_fn, body_fn], carry, ("while_loop", layout), build)
-    if needs_gradient and any(tensor._requires_grad for tensor in outcome.operands):
+    # This reads each history: that of a lost view raises.
+    if needs_gradient and any(list(map(gradient_edge, (*lost, *outcome.operands)))):
         outcome.results[:] = [_refuse(result) for result in outcome.results]
     return outcome
 

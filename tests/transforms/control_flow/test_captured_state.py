@@ -135,3 +135,37 @@ def test_a_history_that_may_not_be_read_is_refused_in_a_body(kind):
     base.mul_(2.0)
     with pytest.raises(AutogradError, match="has been modified inplace"):
         oplib.cond(oplib.tensor(True), lambda x: x * view, lambda x: x * 1, oplib.ones(2))
+
+
+@pytest.mark.parametrize("where", ["body", "condition", "carry"])
+@pytest.mark.parametrize("kind", LOST)
+def test_a_history_that_may_not_be_read_is_refused_in_a_while_loop(kind, where):
+    def loop(view):
+        factor = view.sum() if where == "condition" else 1.0
+        return oplib.while_loop(
+            lambda x: x.sum() < 100 * factor,
+            lambda x: x + (view if where == "body" else 1.0),
+            view if where == "carry" else oplib.ones(2),
+        )
+
+    base = oplib.arange(4.0).requires_grad_() * 1
+    view = LOST[kind](base)
+    assert loop(view).sum() >= 100  # the program that it leaves serves no call that is refused
+    base.mul_(2.0)
+    with pytest.raises(AutogradError, match="has been modified inplace"):
+        loop(view)
+    with oplib.no_grad():
+        assert loop(view).sum() >= 100
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("kind", LOST)
+def test_a_while_loop_may_read_what_a_plain_loop_may(kind, read):
+    base = oplib.arange(1.0, 5.0).requires_grad_() * 1
+    view = LOST[kind](base)
+    base.mul_(2.0)
+    x = oplib.ones(2)
+    result = oplib.while_loop(lambda x: x.sum() < 100, lambda x: READS[read](view, x), x)
+    while x.sum() < 100:
+        x = READS[read](view, x)
+    assert result.tolist() == x.tolist()
