@@ -47,14 +47,14 @@ UNRECORDED = {
 }
 
 
-def evaluate(func: Function, at: Group, caller: str, *, strict: bool) -> Group:
+def evaluate(func: Function, at: Tensors, caller: str, *, strict: bool) -> Group:
     """Runs the user's function.
 
     Raises:
         AutogradError: an output is independent, with ``strict``.
         GradientTypeError: the function returned another type.
     """
-    is_tuple, outputs = take_tuple(func(*at.tensors), OUTPUTS, caller)
+    is_tuple, outputs = take_tuple(func(*at), OUTPUTS, caller)
     if strict:
         require_recorded(outputs, "outputs", caller)
     return Group(is_tuple, outputs, "what the user-provided function returns")

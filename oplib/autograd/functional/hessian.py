@@ -8,7 +8,7 @@ from oplib.errors import StrategyError
 from oplib.tensor import upcalls
 from oplib.tracebacks import entry_point
 
-from .arguments import Function, Group, take_tuple
+from .arguments import Function, take_tuple
 from .evaluation import evaluate, require_recorded
 from .jacobian import jacobian
 from .products import take_scalar
@@ -75,7 +75,7 @@ def _make_gradient(func: Function, *, is_tuple: bool, forward: bool, strict: boo
     """Returns the gradient of a function as a function. It is recorded, so that it can be differentiated."""
 
     def scalar(*at: Any) -> Any:
-        outputs = evaluate(func, Group(True, at, "inputs"), "hessian", strict=strict)
+        outputs = evaluate(func, at, "hessian", strict=strict)
         return upcalls.reshape(take_scalar(outputs, "hessian"), ())
 
     def gradient(*at: Any) -> Any:

@@ -76,7 +76,7 @@ def jacobian(
         return untuple([untuple(row, is_tuple) for row in matrix], outputs_are_tuple)
     with enable_grad():
         at = take_point(inputs, "jacobian", create_graph=create_graph)
-        outputs = evaluate(func, at, "jacobian", strict=strict)
+        outputs = evaluate(func, at.tensors, "jacobian", strict=strict)
         _refuse_complex_of_real(outputs.tensors, at.tensors)
         if vectorize:
             matrix = _find_all_rows(outputs.tensors, at.tensors, create_graph=create_graph)

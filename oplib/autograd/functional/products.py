@@ -100,7 +100,7 @@ def product(kind: str, *, like: str = "inputs", structure: str = "inputs", of_sc
 @product("jacobian", like="outputs")
 def vjp(func: Function, at: Group, v: Any, *, create_graph: bool, strict: bool) -> Product:
     """Returns the outputs of a function, and the product of a vector with its Jacobian."""
-    outputs = evaluate(func, at, "vjp", strict=strict)
+    outputs = evaluate(func, at.tensors, "vjp", strict=strict)
     vectors = take_vector(v, outputs, "vjp", create_graph=create_graph)
     return outputs, find_gradients(outputs.tensors, at.tensors, vectors, create_graph=create_graph), at
 
@@ -114,7 +114,7 @@ def jvp(func: Function, at: Group, v: Any, *, create_graph: bool, strict: bool) 
     pass.
     """
     vectors = take_vector(v, at, "jvp", create_graph=create_graph)
-    outputs = evaluate(func, at, "jvp", strict=strict)
+    outputs = evaluate(func, at.tensors, "jvp", strict=strict)
     cotangents = _make_cotangents(outputs.tensors)
     grads = find_gradients(outputs.tensors, at.tensors, cotangents, create_graph=True)
     if strict:
@@ -153,7 +153,7 @@ def hvp(func: Function, at: Group, v: Any, *, create_graph: bool, strict: bool) 
 
 def _differentiate(func: Function, at: Group, caller: str, *, strict: bool) -> tuple[Group, Found]:
     """Runs the function, and returns its output and the recorded gradient of the output."""
-    output = evaluate(func, at, caller, strict=strict)
+    output = evaluate(func, at.tensors, caller, strict=strict)
     take_scalar(output, caller)
     gradient = find_gradients(output.tensors, at.tensors, None, create_graph=True)
     if strict:

@@ -256,7 +256,8 @@ def test_a_formula_that_has_no_derivative_passes(x):
             lambda g, x: 2 * g * x, shape, g, ctx.saved_tensors[0], vmap_method="sequential"
         )
 
-    assert opcheck(make_op(formula=pull), (x,), test_utils="test_second_gradients")
+    results = opcheck(make_op(formula=pull), (x,), test_utils="test_second_gradients")
+    assert results == {"test_second_gradients": "SKIPPED: the formula has no derivative"}
 
 
 @pytest.mark.parametrize("forward", [lambda ctx, x: x * 3 + 1, lambda ctx, x: x * 4])
