@@ -30,7 +30,7 @@ from tests.mirror import (
 MOST = 12
 """The number of tests, and of modules, that import a changed one and are chosen: the nearest of them."""
 
-MOST_IMPORTED = 3
+MOST_IMPORTED = 4
 """The number of modules that a changed one imports and that are tested too: those that few others import."""
 
 

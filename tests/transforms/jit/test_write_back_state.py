@@ -334,7 +334,7 @@ def test_a_value_that_is_needed_is_an_error_with_the_line():
             return x
         return -x
 
-    with pytest.raises(TracingError, match=r"choose: .*test_state.py:\d+: `if x.sum\(\) > 0:"):
+    with pytest.raises(TracingError, match=r"choose: .*test_write_back_state.py:\d+: `if x.sum\(\) > 0:"):
         oplib.jit(choose)(oplib.ones(2))
 
 

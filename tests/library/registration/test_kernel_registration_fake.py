@@ -58,7 +58,8 @@ class TestRegisterFake:
     def test_allow_override_names_the_line_of_the_first(self, op):
         op.register_fake(outer_shape)
         with pytest.raises(
-            RuntimeError, match=r"fak::f already has a fake impl registered at \S*test_register_fake\.py:\d+"
+            RuntimeError,
+            match=r"fak::f already has a fake impl registered at \S*test_kernel_registration_fake\.py:\d+",
         ):
             register_fake(op, outer_shape, allow_override=False)
 

@@ -222,7 +222,9 @@ def test_a_formula_without_a_return_warns():
     def forgets(ctx, grad):
         grad * 2
 
-    with pytest.warns(UserWarning, match=r"the formula .*test_register_autograd\.py:\d+ returns no value"):
+    with pytest.warns(
+        UserWarning, match=r"the formula .*test_rule_registration_autograd\.py:\d+ returns no value"
+    ):
         custom_op(double).register_autograd(forgets)
 
 
