@@ -40,8 +40,8 @@ LOOPS: dict[str, Callable[[], Round]] = {}
 SHAPES = 50
 """Of a program that is compiled for each: a warm-up sees all of them."""
 
-LEAST = 200
-"""Rounds of a run, however long they take: what one of them leaves shows. Its warm-up has as many."""
+LEAST = 2000
+"""Rounds of a run, however long they take: 0.1 to 10 ms each. Its warm-up has as many."""
 
 REFUSED = 7
 """The status of a forked child whose calls were refused with their cure."""
