@@ -209,3 +209,35 @@ def test_rows_without_columns_have_no_distance(p):
     x = np.zeros((3, 0), np.float32)
     assert oplib.cdist(oplib.tensor(x), oplib.tensor(x[:2]), p).tolist() == [[0, 0]] * 3
     assert F.pdist(oplib.tensor(x), p).tolist() == [0, 0, 0]
+
+
+def test_a_solution_that_is_too_large_for_its_dtype_is_infinite_and_its_matrix_not_singular():
+    for lib in (torch, oplib):
+        regular, right = lib.tensor([[0.1, 0.0], [0.0, 1.0]]), lib.tensor([3e38, 1.0])
+        assert lib.linalg.solve(regular, right).tolist() == [INF, 1]
+        with pytest.raises(RuntimeError, match="singular"):
+            lib.linalg.solve(regular * lib.tensor([0.0, 1.0]), right)
+
+
+@pytest.mark.parametrize("items", [[1.0, NAN, 2.0], [1.0, INF, 2.0]])
+def test_a_range_that_is_not_finite_is_refused_and_one_that_is_given_is_counted(items):
+    counts = []
+    for lib in (torch, oplib):
+        x = lib.tensor(items)
+        for call in (lib.histc, lib.histogram):
+            with pytest.raises(RuntimeError, match="finite"):
+                call(x, 4)
+        with pytest.raises(RuntimeError, match="finite"):
+            lib.histc(x, 4, 0, INF)
+        counts.append([lib.histc(x, 4, 0, 3).tolist(), lib.histogram(x, 4, range=(0.0, 3.0))[0].tolist()])
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("p", [0.5, 1, 2])
+def test_a_row_that_is_kept_has_the_gradient_of_what_is_kept(p):
+    gradients = []
+    for lib in (torch, oplib):
+        x = lib.tensor([[NAN, 1.0], [0.0, 0.25], [3.0, 4.0], [0.0, 0.0]], requires_grad=True)
+        lib.renorm(x, p, 0, 1.0).sum().backward()
+        gradients.append(x.grad.numpy())
+    np.testing.assert_allclose(gradients[1], gradients[0], rtol=1e-5, atol=1e-6)

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.core import Tracer
 
 from oplib.builtin.kernels.dims import name_indices
@@ -43,18 +44,31 @@ def _is_broken(value: Any) -> bool:
     return not _are_finite(array)
 
 
-def _make_check(lacks: str, cure: str, *, inverts: Callable[..., bool] | None = None) -> Check:
+@jax.jit
+def _is_singular(matrix: Any) -> Any:
+    return jnp.any(find_zero(lax.linalg.lu(matrix)[0]))
+
+
+def _make_check(
+    lacks: str,
+    cure: str,
+    *,
+    inverts: Callable[..., bool] | None = None,
+    lacks_it: Callable[[Any], Any] = _is_singular,
+) -> Check:
     """Makes the check of an op whose result is not finite for some matrices.
 
     Args:
         lacks: the property that these matrices lack.
         cure: the advice to the user.
         inverts: selects the calls to check by their arguments; by default all.
+        lacks_it: tells it of the matrices, as a result may also be too large for its dtype.
     """
 
     def check(result: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
         is_asked = inverts is None or inverts(*args, **kwargs)
-        if is_asked and _is_broken(result) and not any(map(_is_broken, (input, *args))):
+        is_broken = is_asked and _is_broken(result) and not any(map(_is_broken, (input, *args)))
+        if is_broken and lacks_it(find_array(input)):
             raise LinAlgError(lacks, cure)
         return result
 
@@ -112,7 +126,7 @@ CHECKED_RESULTS: dict[str, Check] = {
         _UNSOLVABLE, _NO_LDL, find=jax.jit(find_broken), where=_ZERO_IN_D
     ),
     "linalg_ldl_factor_ex": _make_status_check(_UNSOLVABLE, _NO_LDL, where=_ZERO_IN_D),
-    "linalg_cholesky": _make_check(_INDEFINITE, _USE_EIGH),
+    "linalg_cholesky": _make_check(_INDEFINITE, _USE_EIGH, lacks_it=lambda _: True),
 }
 
 
@@ -252,6 +266,13 @@ def _check_start(input: Any, dim: Any, start: Any, length: Any) -> None:  # noqa
         raise ArgumentError("start must be an 0-dim integral Tensor", "Give one whole number.")
 
 
+def _check_range(input: Any, bins: Any = 100, *ends: float, **given: Any) -> None:
+    ends = (*ends, *(given.get("range") or ()), given.get("min", 0), given.get("max", 0))
+    is_finite = all(map(math.isfinite, ends)) if any(ends) else not _is_broken(input)
+    if isinstance(bins, int) and not is_finite:
+        raise ArgumentError("the range is not finite", "Give its ends, or remove infinities and nan.")
+
+
 def _has_values(array: Any) -> bool:
     is_array = isinstance(array, (jax.Array, np.ndarray)) and not is_traced(array)
     return is_array and array.size > 0 and jnp.issubdtype(array.dtype, jnp.floating)
@@ -271,6 +292,7 @@ CHECKED = {
     **dict.fromkeys(("nll_loss", "cross_entropy"), Check(_check_classes)),
     **dict.fromkeys(("take", "put"), Check(_check_flat)),
     **dict.fromkeys([f"special_{name}" for name in POLYNOMIALS], Check(_check_degree)),
+    **dict.fromkeys(("histc", "histogram"), Check(_check_range)),
     "binary_cross_entropy": Check(result=_check_shares),
     "interpolate": Check(check_counts),
     "masked_scatter": Check(_check_source),

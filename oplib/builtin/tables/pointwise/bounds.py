@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from oplib.builtin.kernels import doubles
 from oplib.builtin.kernels.promotion import (
     broadcast,
     compute_dtype,
@@ -120,7 +121,10 @@ def _div_rounded(self: Any, other: Any, *, rounding_mode: str) -> Any:
     return lax.stop_gradient(elementwise(_ROUNDINGS[rounding_mode])(self, other))
 
 
-_remainder = jax.custom_jvp(jnp.remainder)
+@jax.custom_jvp
+def _remainder(x: Any, y: Any) -> Any:
+    rest = doubles.rem(x, y)
+    return jnp.where((rest != 0) & ((rest < 0) != (y < 0)), rest + y, rest)
 
 
 @_remainder.defjvp
@@ -161,7 +165,7 @@ DIVISIONS = (
     ),
     *make_pairs(
         "fmod",
-        elementwise(lax.rem),
+        elementwise(doubles.rem),
         "remainder of self / other, with the sign of self",
         dtypes="ihf",
     ),

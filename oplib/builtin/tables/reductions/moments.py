@@ -211,10 +211,10 @@ def _renorm(self: Any, p: float, dim: int, maxnorm: float) -> Any:
     axes = [index for index in range(self.ndim) if index != axis]
 
     def compute(x: Any) -> Any:
-        length = compute_norm(x, p, axes, keepdim=True)
-        bound = strong(maxnorm, length)
-        is_long = length > bound
-        scale = bound / (jnp.where(is_long, length, 1) + 1e-7)
+        bound = strong(maxnorm, x)
+        is_long = compute_norm(lax.stop_gradient(x), p, axes, keepdim=True) > bound
+        # Of the others, which may be nan, the norm has no gradient.
+        scale = bound / (compute_norm(jnp.where(is_long, x, 0), p, axes, keepdim=True) + 1e-7)
         factor = jnp.where(is_long, scale, 1)
         return x * lax.convert_element_type(factor, x.dtype)
 
