@@ -105,3 +105,14 @@ def test_the_gradient_of_a_stale_view_is_batched_like_that_of_any_op():
     expected = [[[0.0, 3.0, 0.0], [0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0], [0.0, 3.0, 0.0]]]
     assert column.grad_fn.name() == "AsStridedBackward0"
     assert got.tolist() == expected
+
+
+def test_a_view_without_a_node_of_a_subclass_is_an_ordinary_tensor():
+    class Named(oplib.Tensor):
+        pass
+
+    named = oplib.ones(2, 3)
+    named.__class__ = Named
+    with oplib.no_grad():
+        row = named[0]
+    assert type(row) is oplib.Tensor

@@ -2,6 +2,9 @@
 
 import copy
 
+import pytest
+import torch
+
 import oplib
 
 
@@ -83,3 +86,15 @@ def test_attributes_of_a_view_of_written_memory_are_set_on_its_new_history():
     assert copy.copy(other.detach()).tolist() == [0.0, 3.0]
     (view.sum() + other.sum()).backward()
     assert leaf.grad.tolist() == [3.0, 6.0, 3.0, 3.0]
+
+
+@pytest.mark.parametrize("compute", [lambda x: x * 2, lambda x: x[0], lambda x: x.unbind()[1]])
+def test_a_gradient_of_a_leaf_that_got_another_shape_since_is_refused(compute):
+    for library in (torch, oplib):
+        x = library.ones(2, 3).requires_grad_()
+        y = compute(x).sum()
+        with library.no_grad():
+            x.t_()
+        with pytest.raises(RuntimeError, match=r"invalid gradient|size of tensor a"):
+            y.backward()
+        assert x.grad is None
