@@ -9,7 +9,7 @@ import pytest
 
 from oplib.tensor import Generator, randint, randint_like, zeros
 from oplib.tensor.dtypes import names as dtypes
-from oplib.tensor.random.sampling import _multiply_high
+from oplib.tensor.random.sampling import _multiply_high, find_last_integer
 
 COUNT = 100_000
 RANGES = [(0, 3 * 2**29), (-(2**31), 2**30), (-(2**31), 2**31), (2**30, 2**31 - 1), (-2, 5), (0, 1000)]
@@ -52,3 +52,11 @@ def test_the_high_word_of_a_product_is_exact(factor: int) -> None:
     words = np.random.default_rng(0).integers(0, 2**32, 1000, np.uint32)
     high = _multiply_high(jnp.asarray(words), jnp.asarray(factor, jnp.uint32))
     assert np.asarray(high).tolist() == [int(word) * factor >> 32 for word in words]
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
+def test_the_last_integer_of_a_dtype_is_the_last_that_it_tells_from_the_next(name: str) -> None:
+    dtype = np.dtype(jnp.dtype(name))
+    last = find_last_integer(dtype)
+    before, found, after = (float(np.asarray(last + step).astype(dtype)) for step in (-1, 0, 1))
+    assert before < found == after == last
