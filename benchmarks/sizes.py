@@ -360,7 +360,7 @@ REASONS = {
     "pdist": "row by row, and again for the backward, so that no array of all differences is stored",
     "combinations": "XLA's gather",
     "randperm": "XLA's sort of one integer of 64 bits for each item; torch shuffles in place",
-    "trapezoid": "XLA stores both slices before it sums them",
+    "trapezoid": "XLA stores the slice without both ends before it sums it",
     "diff": "XLA's slices are copies",
     "gradient": "several calls: the inside, both ends, and their concatenation",
     "eye": MAKES,
@@ -374,20 +374,25 @@ REASONS = {
     "inv": "XLA calls LAPACK for each matrix",
     "det": "XLA calls LAPACK for each matrix",
     "lstsq": "two decompositions by singular values: the rank and the solution are those of torch's driver",
-    **dict.fromkeys(("fmod", "remainder", "atan2", "tan", "sin", "cos", "exp2"), SCALAR),
+    **dict.fromkeys(("fmod", "remainder"), "a division of doubles for each item"),
+    **dict.fromkeys(
+        ("atan2", "tan", "sin", "cos"), "computed in doubles, which are half as many in a vector"
+    ),
+    "exp2": SCALAR,
 }
-KEYS = "integer keys of the size of the operand, which order nan as torch does"
+KEYS = "keys of the size of the operand, which order nan as torch does"
 CALLS = "calls on the tape, where plain JAX compiles all into one program"
 REASONS_BESIDE_JAX = {
-    "topk": KEYS,
+    **dict.fromkeys(("topk", "kthvalue", "median"), KEYS),
+    "quantile": KEYS + "; once for each of two ranks",
     "logsumexp": CALLS,
     "max_pool2d": "the strided slices of a padded copy, which take less time than XLA's windows",
     "avg_pool2d": CALLS,
-    "adaptive_max_pool2d": "windows may differ in size, so it gathers them before it compares",
+    "adaptive_max_pool2d": "positions, which the backward needs: the largest of one axis at a time is stored",
     "logcumsumexp": "the largest item of each prefix beside its sum: exact weights of equal items",
     "cummax": "positions, which torch returns and plain JAX here does not",
     "cdist": "the choice of the form of short matrices",
-    "trapezoid": "plain JAX subtracts the ends from the sum: nan at an infinite end, where torch has inf",
+    "trapezoid": "the ends are left out of the sum; plain JAX subtracts them: nan at an infinite end",
     "gradient": "several calls, where plain JAX compiles all into one program",
     "eye": "plain JAX makes a constant of it when it compiles",
     "bincount": "numpy counts on the host: torch's result has as many items as the largest value asks for",
@@ -395,6 +400,7 @@ REASONS_BESIDE_JAX = {
     "scatter": "checks each index, where plain JAX drops those outside",
     "gather": "checks each index",
     "cross_entropy": CALLS,
+    **dict.fromkeys(("fmod", "remainder", "atan2"), "both operands in doubles are stored"),
     "exp2": "exact at whole numbers, where XLA's is not",
     "nan": "a count of the numbers beside their sum",
     "norm": CALLS,
