@@ -278,7 +278,8 @@ class Collector:
         if id(holder) in self._candidates.ancestors:
             return True
         is_users = name_package(type(holder)) != "oplib" and not isinstance(holder, (dict, list, deque, set))
-        return is_users and key in self._candidates.constants.get(id(holder), ())
+        held = self._candidates.constants.get(id(holder), ())
+        return is_users and (hasattr(type(holder), key) or any(key == child.word for child in held))
 
     def _collect_entry(self, number: int, key: Any, value: Any, *, is_placed: bool) -> None:
         """Notes what a container holds now, if a call can make it again."""

@@ -309,7 +309,7 @@ class JitFunction(Generic[P, R]):
             trace = self._trace_once(arguments, walk)
             return trace, Program(trace, arguments.leaves, donate=self._donate)
         finally:  # cycles of references would keep the arguments alive
-            for path in (*walk.containers.values(), *walk.tensors.values()):
+            for path in walk.list_paths():
                 path.again.clear()
 
     def _trace_once(self, arguments: CallArguments, walk: Walk) -> Trace:

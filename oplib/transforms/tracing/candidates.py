@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import types
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,13 +10,13 @@ import numpy as np
 from jax.core import Tracer
 
 from oplib.errors import DeviceError
-from oplib.tensor import Generator, Storage, Tensor
+from oplib.tensor import Storage
 from oplib.tensor.devices.layout import describe_devices
 from oplib.tensor.storage.ended import EndedStorage
 from oplib.tensor.storage.fresh import get_array
 
-from .constants import NamesOfCode, identify, read_constants
-from .paths import CODE_OF_CLASS, KEYS, SCALARS, CapturedPath, Walk
+from .constants import NamesOfCode, identify
+from .paths import KEYS, CapturedPath, Walk
 
 
 class Candidates:
@@ -37,10 +36,10 @@ class Candidates:
         ancestors: the ``id`` of every object on the way to an operand.
         generators: the Generators.
         containers: the objects that hold others.
-        constants: for each of them that the function may read, by its ``id``, what it holds that is frozen
-            into a program.
-        identities: for each of these, what :func:`.constants.identify` says of it.
         names: those in the code of the function.
+        guarded: what the code may read, or what is on the way to an operand.
+        constants: for each of these, by its ``id``, what it holds that is frozen into a program.
+        identities: for each of these, what :func:`.constants.identify` says of it.
     """
 
     def __init__(self, walk: Walk) -> None:
@@ -52,45 +51,29 @@ class Candidates:
             holders.setdefault(path.value._storage.owner, number)
         self.storages = list(holders)
         self.holders = list(holders.values())
-        ways = [itertools.takewhile(lambda step: step.step != KEYS, path.list_parents()) for path in paths]
+        ways = [itertools.takewhile(lambda step: step.via != KEYS, path.list_parents()) for path in paths]
         self.ancestors = {id(parent.value) for way in ways for parent in way}
         self.generators = list(walk.generators.values())
         self.containers = list(walk.containers.values())
-        self.constants: dict[int, dict[Any, Any]] = {}
+        self.names = names = NamesOfCode(walk)
+        self.guarded = [
+            path for path in walk.list_paths() if path.is_open or id(path.value) in self.ancestors
+        ]
+        compared: set[tuple[int, str]] = set()  # the functions of a module share its globals
+        self.constants: dict[int, list[CapturedPath]] = {}
         self.identities: dict[int, dict[str, Any]] = {}
-        self.names = NamesOfCode(walk)
-        self._find_constants(walk)
-
-    def _find_constants(self, walk: Walk) -> None:
-        names = self.names
-        compared: dict[int, set[str]] = {}  # the globals of a module, which its functions share
-        for path in self.containers:
-            value = path.value
-            is_on_the_way = id(value) in self.ancestors
-            if not is_on_the_way and not any(map(names.lead_to, (path, *path.again))):
-                continue
+        for path in self.guarded:
+            value, is_on_the_way = path.value, id(path.value) in self.ancestors
             reads_all = names.reads_all(value, is_on_the_way=is_on_the_way)
-            held = read_constants(value, None if reads_all else names.known)
-            if isinstance(value, types.FunctionType):
-                known = compared.setdefault(id(value.__globals__), set())
-                held = {name: constant for name, constant in held.items() if name not in known}
-                known |= held.keys()
-            is_class = isinstance(value, type)  # its functions are compared as one
-            self.constants[id(value)] = {
-                key: constant
-                for key, constant in held.items()
-                if (is_class and isinstance(constant, CODE_OF_CLASS)) or _is_constant(constant, walk)
-            }
+            own = self.constants[id(value)] = []
+            for child in walk.children[id(value)]:
+                if child.is_constant and (
+                    child.is_led or (is_on_the_way and names.may_go(child, path, reads_all=reads_all))
+                ):
+                    own += () if child.place in compared else (child,)
+                    compared.add(child.place)
             is_asked = reads_all or not isinstance(value, dict) or names.asks_keys(value)
             self.identities[id(value)] = identify(path, names) if is_asked else {"bool({})": bool(value)}
-        for path in self.operands:
-            held = read_constants(path.value, names.known)
-            if held:
-                self.constants[id(path.value)] = {
-                    key: constant for key, constant in held.items() if _is_constant(constant, walk)
-                }
-            if path.parent is not None and any(map(names.lead_to, (path, *path.again))):
-                self.identities[id(path.value)] = identify(path, names)
 
     @property
     def array_start(self) -> int:
@@ -117,13 +100,6 @@ class Candidates:
                 f"{describe_devices(first)}, and {right.name} on {describe_devices(second)}. Move one of "
                 "them with tensor.to(device) outside of the function; on a mesh, tensor.to(sharding)."
             )
-
-
-def _is_constant(value: Any, walk: Walk) -> bool:
-    """Whether nothing else compares a value: neither an operand nor a container, and no module."""
-    if isinstance(value, SCALARS):
-        return True
-    return not isinstance(value, (Tensor, Generator, types.ModuleType)) and id(value) not in walk.containers
 
 
 def _has_value(path: CapturedPath) -> bool:

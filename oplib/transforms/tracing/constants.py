@@ -2,8 +2,9 @@
 
 Numbers, strings and the like are compared by value, and objects that are not looked into by identity.
 
-The code tells which these are: an attribute counts if its name stands in code that the function may run. A
-counter that only the code around a compiled function names therefore compiles nothing again.
+The code tells which these are: of what the walk has found, a step counts if its name stands in code that the
+function may run. Each function to which such steps lead adds its names. A counter that only the code around a
+compiled function names therefore compiles nothing again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import builtins
 import dis
 import itertools
 import logging
-import re
 import sys
 import types
 from collections import deque
@@ -30,14 +30,11 @@ from .entries import (
     is_stored,
     list_codes,
     list_global_names,
-    list_names,
     list_operations,
     list_slot_names,
-    may_read_all_globals,
-    read_entries,
     read_stored,
 )
-from .lookups import ASKED_LEVELS, read_level
+from .lookups import ASKED_LEVELS, FOREIGN, read_level
 from .paths import (
     CODE_OF_CLASS,
     GETTERS,
@@ -58,8 +55,9 @@ _DYNAMIC = frozenset({
 _OF_OBJECTS_MADE = frozenset({"__init__", "__new__", "__post_init__", "__del__", "__repr__", "__str__"})
 _UNNAMED = (list, tuple, types.MethodType, partial, *REFERENCES)
 _BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)
-_LEADING = (None, "__dict__", "__wrapped__", "_opoverload", "_overloads")
-_NAME = re.compile(r"\['([^']*)'\](?:\.\w+)?$|\.(\w+)$")  # at the end of a step
+_LEADING = ("__dict__", "__wrapped__", "_opoverload", "_overloads")
+_CALLING = FOREIGN - {"abc", "builtins", "collections", "types", "typing"}
+"""Packages whose classes may call what their objects hold."""
 _ITERATING = {
     "CALL_FUNCTION_EX", "DICT_MERGE", "DICT_UPDATE", "GET_ITER", "LIST_EXTEND", "MATCH_MAPPING", "SET_UPDATE",
     "UNPACK_EX", "UNPACK_SEQUENCE",
@@ -121,35 +119,71 @@ class NamesOfCode:
 
     def __init__(self, walk: Walk) -> None:
         self.known: set[Any] = set()
-        self._reached: set[int] = set()
-        functions = [
-            path
-            for path in walk.containers.values()
-            if isinstance(path.value, types.FunctionType)
-            and name_package(path.value) not in sys.stdlib_module_names
-        ]
-        for value in [path.value for path in walk.containers.values()]:
-            if isinstance(value, GETTERS):
-                self._add_constants(value.__reduce__()[1])
-            elif isinstance(value, _BOUND):
-                self.known.add(value.__name__)
+        opened = [path for path in walk.list_paths() if path.parent is None]
+        for path in opened:
+            self._open(path)
+        waiting: dict[int, list[CapturedPath]] = {}
         count = -1
-        while count != len(self._reached):
-            count = len(self._reached)
-            for path in functions:
-                if id(path.value) not in self._reached and any(map(self._is_named, (path, *path.again))):
-                    self._reached.add(id(path.value))
-                    for code in list_codes(path.value.__code__):
-                        self._add(code)
+        while count != (count := len(self.known) + len(opened)):
+            self._probe()
+            for path in opened:
+                ways = waiting.get(id(path), walk.children[id(path.value)])
+                reads_all = bool(ways) and self.reads_all(path.value, is_on_the_way=False)
+                waiting[id(path)] = []
+                for way in ways:
+                    way.is_led = self.may_go(way, path, reads_all=reads_all)
+                    first = walk.find(way.value) if way.is_led else None
+                    if not way.is_led:
+                        waiting[id(path)].append(way)
+                    elif first is not None and not first.is_open:
+                        self._open(first)
+                        opened.append(first)
+        if self.probes_attributes:
+            self.known.update(("__getattr__", "__getattribute__"))
+
+    def _open(self, path: CapturedPath) -> None:
+        """Takes up the names in an object to which the code may go."""
+        path.is_open = True
+        value = path.value
+        if isinstance(value, types.FunctionType) and not _is_of_python(value):
+            for code in list_codes(value.__code__):
+                self._add(code)
+        elif isinstance(value, GETTERS):
+            self._add_constants(value.__reduce__()[1])
+        elif isinstance(value, _BOUND):
+            self.known.add(value.__name__)
+
+    def _probe(self) -> None:
         self.probes_keys = not _PROBES_OF_KEYS.isdisjoint(self.known)
         self.probes_attributes = not _PROBES_OF_ATTRIBUTES.isdisjoint(self.known)
         self.probes_globals = not _PROBES_OF_GLOBALS.isdisjoint(self.known)
         self.probes_objects = not _PROBES_OF_OBJECTS.isdisjoint(self.known)
         self.probes_identity = not _PROBES_OF_IDENTITY.isdisjoint(self.known)
         self.is_dynamic = not _DYNAMIC.isdisjoint(self.known)
-        if self.probes_attributes:
-            self.known.update(("__getattr__", "__getattribute__"))
-        self._led = self._find_led(walk)
+
+    def may_go(self, way: CapturedPath, holder: CapturedPath, *, reads_all: bool) -> bool:
+        """Whether the code may go a step from an object, of which it may read everything or not."""
+        held: Any = holder.value
+        name: Any = way.key if way.is_constant and way.key is not None else way.word
+        if isinstance(held, Generator) or (way.via == KEYS and not self.probes_objects):
+            return False
+        if isinstance(held, types.FunctionType):
+            return not _is_of_python(held)
+        if way.via.startswith(RULE):
+            return not way.is_constant  # the version of the op is compared
+        if isinstance(held, type) and isinstance(way.value, CODE_OF_CLASS):
+            is_called = name in self.known or self._is_called_by_others(holder, name)
+            self.known.update([name] if is_called else [])
+            return is_called
+        if way.is_constant and way.key is not None:
+            is_last = isinstance(held, (list, tuple, deque)) and name - len(held) in self.known
+            return reads_all or is_last or name in self.known
+        if name is None or isinstance(held, _UNNAMED) or isinstance(way.value, type):
+            return True
+        if reads_all or name in self.known or name in _LEADING:
+            return True
+        bases: Any = () if way.is_constant or isinstance(held, Tensor) else type(held).__mro__
+        return not _CALLING.isdisjoint(map(name_package, bases))
 
     def reads_all(self, value: Any, *, is_on_the_way: bool) -> bool:
         """Whether the code may read everything that a container holds, by names that it does not show."""
@@ -157,9 +191,8 @@ class NamesOfCode:
             return is_on_the_way or (self.asks_keys(value) and len(value) <= _MANY_ITEMS)
         if isinstance(value, (list, tuple, deque)):
             return is_on_the_way or len(value) <= _MANY_ITEMS
-        if isinstance(value, types.FunctionType):
-            return may_read_all_globals(list_names(value.__code__))
-        return (self.is_dynamic or _keeps_all(value)) and not isinstance(value, types.ModuleType)
+        is_read = self.is_dynamic or (not isinstance(value, Tensor) and _keeps_all(value))
+        return is_read and not isinstance(value, types.ModuleType)
 
     def asks_keys(self, value: dict[Any, Any]) -> bool:
         """Whether the code may ask which keys a dictionary has, or its class does for a missing one."""
@@ -194,108 +227,22 @@ class NamesOfCode:
                 self.known.add(constant)
                 self.known.update(constant.split(".") if isinstance(constant, str) else ())
 
-    def _is_named(self, path: CapturedPath) -> bool:
-        """Whether each function on one way to a path may run, and the path itself has a name there."""
-        parent = path.parent
-        if parent is not None and isinstance(parent.value, type):
-            name = _get_name(path) or ""
-            if name not in self.known and not self._is_called_by_others(parent, name):
-                return False
-            self.known.add(name)
-        return self._is_reached(path)
-
-    def _is_reached(self, path: CapturedPath) -> bool:
-        return all(
-            id(step.value) in self._reached
-            for step in path.list_parents()
-            if isinstance(step.value, types.FunctionType)
-        )
-
     def _is_called_by_others(self, cls: CapturedPath, name: str) -> bool:
         """Whether Python calls a method by its name, or a class of another package that has it too."""
         if name in _OF_OBJECTS_MADE:  # code that names a class may make objects of it
-            return any("__mro__" not in way.step and self._is_reached(way) for way in (cls, *cls.again))
+            return any("__mro__" not in way.via and way.is_led for way in (cls, *cls.again))
         if name.startswith("__") and name.endswith("__"):
             return True
         return any(name in vars(base) for base in cls.value.__mro__[1:] if is_of_others(base))
 
-    def lead_to(self, path: CapturedPath) -> bool:
-        """Whether the code may go the last step of a path, and any way to the object before it."""
-        held = None if path.parent is None else path.parent.value
-        return held is None or (id(held) in self._led and self._may_go(path, held))
 
-    def _find_led(self, walk: Walk) -> set[int]:
-        """The containers to which the code may go."""
-        led: set[int] = set()
-        children: dict[int, list[CapturedPath]] = {}
-        ahead: list[Any] = []
-        for path in (*walk.containers.values(), *walk.tensors.values()):
-            for way in (path, *path.again):
-                if way.parent is None:
-                    ahead.append(way.value)
-                else:
-                    children.setdefault(id(way.parent.value), []).append(way)
-        while ahead:
-            held = ahead.pop()
-            if id(held) not in led:
-                led.add(id(held))
-                ahead += [way.value for way in children.get(id(held), ()) if self._may_go(way, held)]
-        return led
-
-    def _may_go(self, path: CapturedPath, held: Any) -> bool:
-        """Whether the code may go the last step of a path, from the object before it."""
-        if isinstance(held, Generator) or (path.step == KEYS and not self.probes_objects):
-            return False
-        if isinstance(held, types.FunctionType):
-            return id(held) in self._reached
-        if isinstance(held, _UNNAMED) or isinstance(path.value, type):
-            return True
-        name = _get_name(path)
-        is_named = name in self.known or name in _LEADING
-        return is_named or path.step.startswith(RULE) or self.reads_all(held, is_on_the_way=False)
+def _is_of_python(function: types.FunctionType) -> bool:
+    return name_package(function) in sys.stdlib_module_names
 
 
 def _keeps_all(value: Any) -> bool:
     """Whether methods of Python read what an object holds, such as those of a ``UserDict``."""
     return not {"collections", "weakref"}.isdisjoint(map(name_package, type(value).__mro__))
-
-
-def _get_name(path: CapturedPath) -> str | None:
-    """The name of an attribute or item, as it stands in code; None for an item without a name."""
-    match = _NAME.search(path.step)
-    return None if match is None else match[1] or match[2]
-
-
-def read_constants(value: Any, names: set[Any] | None) -> dict[Any, Any]:
-    """Returns what a container holds under some names that may be frozen into a program; None for all names.
-
-    A function has its globals, an object also the numbers that its class has, a class its own numbers and
-    functions, and a Tensor the attributes that users have set.
-    """
-    if isinstance(value, types.CellType):
-        return read_entries(value) or {}
-    if isinstance(value, (Tensor, dict, types.FunctionType)):
-        return {key: held for key, held in (read_entries(value) or {}).items() if _is_listed(key, names)}
-    if isinstance(value, (list, tuple, deque)):
-        indices = range(len(value)) if names is None else [n for n in names if _is_index(n, len(value))]
-        return {index: value[index] for index in indices}
-    if isinstance(value, partial):
-        return {"func": value.func}
-    if isinstance(value, (types.MethodType, OpOverload)):
-        return {}
-    if isinstance(value, type):
-        listed = vars(value).keys() if names is None else vars(value).keys() & names
-        own = {name: vars(value)[name] for name in sorted(listed)}
-        return {
-            name: held
-            for name, held in own.items()
-            if isinstance(held, CODE_OF_CLASS) or not name.startswith("__")
-        }
-    listed = _list_attributes(value)
-    values = {
-        name: _read_attribute(value, name) for name in sorted(listed if names is None else listed & names)
-    }
-    return {name: held for name, held in values.items() if held is not MISSING}
 
 
 def identify(path: CapturedPath, names: NamesOfCode) -> dict[str, Any]:
@@ -307,7 +254,7 @@ def identify_object(path: CapturedPath, names: NamesOfCode) -> dict[str, Any]:
     """Returns the identity of an object that the code may compute with, unless a call makes the object."""
     parent = path.parent
     is_root = parent is None or (parent.parent is None and isinstance(parent.value, (list, tuple)))
-    is_made = isinstance(path.value, tuple) or path.step.startswith(_MADE)
+    is_made = isinstance(path.value, tuple) or path.via.startswith(_MADE)
     return {"id({})": id(path.value)} if names.probes_identity and not (is_root or is_made) else {}
 
 
@@ -323,13 +270,13 @@ def _identify(path: CapturedPath, names: NamesOfCode) -> dict[str, Any]:
     if isinstance(value, types.FunctionType):
         return _identify_function(value, names, is_method=isinstance(parent, type))
     if isinstance(value, type):
-        same = {} if "__mro__" in path.step else {"{}": value}
+        same = {} if "__mro__" in path.via else {"{}": value}
         return same | _identify_attributes(value, names, value.__mro__[1:-1])
     if isinstance(value, (dict, list, tuple, deque, set, frozenset)):
-        return _identify_items(value, names, is_made=path.step.startswith(_MADE))
+        return _identify_items(value, names, is_made=path.via.startswith(_MADE))
     if isinstance(value, types.ModuleType):
         return _identify_attributes(value, names, ())
-    if isinstance(value, (types.CellType, types.MethodType)):
+    if isinstance(value, (types.CellType, types.MethodType, Generator)):
         return {}
     if isinstance(value, _BOUND):
         is_bound = not isinstance(value.__self__, (type, types.ModuleType))
@@ -407,35 +354,3 @@ def read_kind(tensor: Tensor) -> tuple[Any, ...]:
     spec = tensor._storage.spec
     has_node = has_lost_history(tensor) or tensor._grad_fn is not None
     return tensor._requires_grad, tensor._grad is None, has_node, spec.shape, spec.dtype
-
-
-def _is_listed(key: Any, names: set[str] | None) -> bool:
-    return isinstance(key, SCALARS) if names is None else isinstance(key, (str, int)) and key in names
-
-
-def _is_index(number: Any, length: int) -> bool:
-    return isinstance(number, int) and -length <= number < length
-
-
-def _list_attributes(value: Any) -> set[str]:
-    attributes = read_stored(value, "__dict__")
-    names = set() if attributes is MISSING else {name for name in attributes if not name.startswith("__")}
-    if isinstance(value, types.ModuleType):
-        return names
-    for cls in type(value).__mro__[:-1]:
-        own = {name for name, held in vars(cls).items() if isinstance(held, SCALARS)}
-        names |= {name for name in own if not name.startswith("__")}
-    return names | set(list_slot_names(type(value)))
-
-
-def _read_attribute(value: Any, name: str) -> Any:
-    """Returns an attribute without running a property of the user."""
-    attributes = read_stored(value, "__dict__")
-    if attributes is not MISSING and name in attributes:
-        return attributes[name]
-    for cls in type(value).__mro__:
-        if name in vars(cls):
-            held = vars(cls)[name]
-            is_slot = isinstance(held, (types.MemberDescriptorType, types.GetSetDescriptorType))
-            return read_stored(value, name) if is_slot else held
-    return MISSING

@@ -2,7 +2,8 @@
 
 A walk starts at a function and at the leaves of its arguments. It goes through closure cells, globals that
 the code names, defaults, attributes, items, bound objects and the functions of classes, breadth first. It
-keeps a :class:`CapturedPath` for every object: the object, the path before it, and the step between the two.
+keeps a :class:`CapturedPath` for every object: the object, the path before it, and the step between the two,
+and one for every constant, which it does not look into.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import contextvars
 import enum
 import functools
 import logging
+import re
 import types
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Callable, Container, Iterator
 from operator import attrgetter, itemgetter, methodcaller
 from typing import Any
 
@@ -62,8 +64,8 @@ _COLLECTIONS = (dict, list, tuple, deque, set, frozenset)
 GETTERS = (attrgetter, itemgetter, methodcaller)
 REFERENCES = (
     types.BuiltinFunctionType, types.CellType, types.MappingProxyType, types.MethodWrapperType, weakref.ref,
-    contextvars.ContextVar, staticmethod, classmethod, type({}.keys()), type({}.values()), type({}.items()),
-    *GETTERS,
+    contextvars.ContextVar, property, staticmethod, classmethod, type({}.keys()), type({}.values()),
+    type({}.items()), *GETTERS,
 )  # fmt: skip
 """Objects of Python that lead to one other."""
 
@@ -72,32 +74,69 @@ _DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _LEAVES = (*SCALARS, *_DESCRIPTORS, np.ndarray, range, slice, type(Ellipsis))
 
 
+_GLOBALS = "{}.__globals__"
+_NAME = re.compile(r"\.(\w+)$")  # at the end of a step
+
+
 class CapturedPath:
-    """One object on the way from a function to a Tensor.
+    """One object on the way from a function to a Tensor, or a constant that an object on the way holds.
 
     Attributes:
         value: the object.
         parent: the path before it; None for the function and for the leaves of its arguments.
-        step: an expression that gives the object, in which ``{}`` stands for the parent.
+        via: an expression that gives the object, or what holds it under the key, in which ``{}`` stands for
+            the parent.
+        key: the attribute, the name or the index by which code finds it; None without.
         name: how a user would write it, for messages.
+        is_constant: whether nothing else compares the object: the walk does not look into it.
+        is_led: whether the code may go this step, and any way to the object before it.
+        is_open: of a path that is the first one of its object: whether any way leads to it.
     """
 
-    __slots__ = ("again", "name", "names", "parent", "step", "value")
+    __slots__ = (
+        "again", "is_constant", "is_led", "is_open", "key", "name", "names", "parent", "value",
+        "via",
+    )  # fmt: skip
 
     def __init__(
         self,
         value: Any,
         parent: CapturedPath | None,
-        step: str,
+        via: str,
         name: str,
+        key: Any = None,
         names: frozenset[str] = frozenset(),
     ) -> None:
         self.value = value
         self.parent = parent
-        self.step = step
+        self.via = via
+        self.key = key
         self.name = name
         self.again: list[CapturedPath] = []  # further paths of the same object
+        self.is_constant = self.is_led = self.is_open = False
         self.names = names  # of a module: the attributes that code names
+
+    @property
+    def step(self) -> str:
+        """An expression that gives the object, in which ``{}`` stands for the parent."""
+        if self.key is None:
+            return self.via
+        text = repr(self.key).replace("{", "{{").replace("}", "}}")
+        return f"{self.via}[{text}]"
+
+    @property
+    def word(self) -> str | None:
+        """The name in code that the step needs; None for an item without a name."""
+        if self.key is not None:
+            return self.key if isinstance(self.key, str) else None
+        match = _NAME.search(self.via)
+        return match and match[1]
+
+    @property
+    def place(self) -> tuple[int, str]:
+        """What all paths share that end at one place: the functions of a module share its globals."""
+        held: Any = self.parent and self.parent.value
+        return id(held.__globals__ if self.via == _GLOBALS else held), self.step
 
     def list_parents(self) -> Iterator[CapturedPath]:
         """Yields the paths before it, the nearest first."""
@@ -121,6 +160,7 @@ class Walk:
         arrays: likewise those of JAX.
         containers: the paths of objects that hold others.
         stateful: the paths of objects that a read changes, such as iterators.
+        children: by the ``id`` of each object that is looked into, the paths one step further.
     """
 
     def __init__(
@@ -131,6 +171,7 @@ class Walk:
         self.arrays: dict[int, CapturedPath] = {}
         self.containers: dict[int, CapturedPath] = {}
         self.stateful: dict[int, CapturedPath] = {}
+        self.children: dict[int, list[CapturedPath]] = defaultdict(list)
         self._ahead: deque[CapturedPath] = deque()
         for number, leaf in enumerate(leaves):
             path = CapturedPath(leaf, None, f"leaves[{number}]", name_leaf(number))
@@ -141,12 +182,23 @@ class Walk:
         keys: deque[CapturedPath] = deque()
         while self._ahead or keys:
             path = (self._ahead or keys).popleft()
-            for child in _list_children(path):
-                if child.step == KEYS:
+            own = self.children[id(path.value)]
+            for child in _list_children(path, {child.key for child in own}):
+                own.append(child)
+                if child.via == KEYS:
                     self.containers[id(child.value)] = child
                     keys.append(child)
                 else:
                     self._meet(child)
+
+    def list_paths(self) -> list[CapturedPath]:
+        """Returns the first path of each object that is looked into, but for arrays."""
+        return [*self.containers.values(), *self.tensors.values(), *self.generators.values()]
+
+    def find(self, value: Any) -> CapturedPath | None:
+        """Returns the first path of an object that the walk looks into."""
+        number = id(value)
+        return self.containers.get(number) or self.tensors.get(number) or self.generators.get(number)
 
     def _meet(self, path: CapturedPath) -> None:
         value = path.value
@@ -157,11 +209,9 @@ class Walk:
         elif isinstance(value, Generator):
             table = self.generators
         elif isinstance(value, jax.Array):
-            table = self.arrays  # it leads to nothing
-        elif isinstance(value, enum.Enum):
-            self._meet(CapturedPath(type(value), path.parent, f"{path.step}.__class__", type(value).__name__))
-            return
+            table, path.is_constant = self.arrays, True  # it leads to nothing
         elif isinstance(value, _LEAVES) or not _is_walked(value, path):
+            path.is_constant = not isinstance(value, types.ModuleType)
             return
         else:
             table = self.containers
@@ -206,7 +256,17 @@ def name_package(definition: Any) -> str:
     return module.partition(".")[0] if isinstance(module, str) else ""
 
 
-def _list_children(path: CapturedPath) -> Iterator[CapturedPath]:  # noqa: C901  one branch for each kind of object
+def _list_children(path: CapturedPath, listed: Container[Any]) -> Iterator[CapturedPath]:
+    """Yields the paths one step further, but for attributes of a module that are listed."""
+    for child in _list_steps(path):
+        if child.key not in listed or not isinstance(path.value, types.ModuleType):
+            yield child
+            if isinstance(child.value, enum.Enum):
+                cls = type(child.value)
+                yield CapturedPath(cls, path, f"{child.step}.__class__", cls.__name__)
+
+
+def _list_steps(path: CapturedPath) -> Iterator[CapturedPath]:  # noqa: C901  one branch for each kind of object
     value = path.value
     if isinstance(value, Tensor):
         yield from _list_tensor(path, value)
@@ -231,13 +291,13 @@ def _list_children(path: CapturedPath) -> Iterator[CapturedPath]:  # noqa: C901 
     elif isinstance(value, _COLLECTIONS):
         yield from _list_items(path, value)
         if name_package(type(value)) not in FOREIGN:  # a class of the user may have attributes and methods
-            yield CapturedPath(read_attributes(value), path, "{}.__dict__", path.name)
+            if (attributes := read_attributes(value)) is not None:
+                yield CapturedPath(attributes, path, "{}.__dict__", path.name)
             yield from _list_attributes(path, value)
     elif isinstance(value, types.ModuleType):
-        for name in path.names & vars(value).keys():
-            yield CapturedPath(
-                vars(value)[name], path, f"{{}}.__dict__[{name!r}]", f"{path.name}.{name}", path.names
-            )
+        for name, held in vars(value).items():
+            if name in path.names or isinstance(held, SCALARS):
+                yield CapturedPath(held, path, "{}.__dict__", f"{path.name}.{name}", name, path.names)
     elif isinstance(value, type):
         yield from _list_class(path, value)
     elif isinstance(value, REFERENCES):
@@ -259,7 +319,7 @@ def _list_referent(path: CapturedPath, value: Any) -> Iterator[CapturedPath]:
     """Yields the path of the object that a cell, reference, proxy or bound method of Python leads to."""
     if isinstance(value, types.CellType):
         if (held := read_cell(value)) is not MISSING:
-            yield CapturedPath(held, path, "{}.cell_contents", path.name, path.names)
+            yield CapturedPath(held, path, "{}.cell_contents", path.name, names=path.names)
     elif isinstance(value, weakref.ref):
         yield CapturedPath(value(), path, "{}()", path.name)
     elif isinstance(value, types.MappingProxyType):
@@ -268,9 +328,9 @@ def _list_referent(path: CapturedPath, value: Any) -> Iterator[CapturedPath]:
         yield CapturedPath((value.get(MISSING),), path, "tuple([{}.get(MISSING)])", f"{value.name}.get()")
     elif isinstance(value, GETTERS):
         yield CapturedPath(value.__reduce__(), path, "tuple({}.__reduce__())", path.name)
-    else:
-        attribute = next(name for name in ("__func__", "mapping", "__self__") if hasattr(value, name))
-        yield CapturedPath(getattr(value, attribute), path, f"{{}}.{attribute}", path.name)
+    for attribute in ("__func__", "mapping", "__self__", "fget", "fset", "fdel"):
+        if (held := getattr(value, attribute, None)) is not None:
+            yield CapturedPath(held, path, f"{{}}.{attribute}", path.name)
 
 
 def _list_tensor(path: CapturedPath, tensor: Tensor) -> Iterator[CapturedPath]:
@@ -281,7 +341,7 @@ def _list_tensor(path: CapturedPath, tensor: Tensor) -> Iterator[CapturedPath]:
         for number, hook in (tensor.__dict__.get(attribute) or {}).items():
             yield CapturedPath(hook, path, f"{{}}.{attribute}[{number}]", f"a hook of {path.name}")
     for name, held in users_attributes(tensor).items():
-        yield CapturedPath(held, path, f"{{}}.__dict__[{name!r}]", f"{path.name}.{name}")
+        yield CapturedPath(held, path, "{}.__dict__", f"{path.name}.{name}", name)
 
 
 def _list_class(path: CapturedPath, cls: type) -> Iterator[CapturedPath]:
@@ -294,36 +354,26 @@ def _list_class(path: CapturedPath, cls: type) -> Iterator[CapturedPath]:
         values = tuple([member._value_ for member in cls._member_map_.values()])
         yield CapturedPath(values, path, step, f"the values of {cls.__name__}")
     for name, item in vars(cls).items():
-        if isinstance(item, (*CODE_OF_CLASS, functools.cached_property, functools.partialmethod, Tensor)):
-            for function, step in _unwrap(item):
-                text = step.format(f"{{}}.__dict__[{name!r}]")
-                yield CapturedPath(function, path, text, f"{path.name}.{name}")
-        elif not name.startswith("__"):
-            yield CapturedPath(item, path, f"{{}}.__dict__[{name!r}]", f"{path.name}.{name}")
-
-
-def _unwrap(item: Any) -> Iterator[tuple[Any, str]]:
-    """Yields the functions of an item of a class, and the steps to them."""
-    names = [name for name in ("fget", "fset", "fdel", "__func__", "func") if hasattr(item, name)]
-    if not names or isinstance(item, (types.FunctionType, Tensor)):
-        yield item, "{}"
-        return
-    for name in names:
-        yield getattr(item, name), f"{{}}.{name}"
+        if isinstance(item, (*CODE_OF_CLASS, Tensor)) or not name.startswith("__"):
+            yield CapturedPath(item, path, "{}.__dict__", f"{path.name}.{name}", name)
 
 
 def _list_function(path: CapturedPath, function: types.FunctionType) -> Iterator[CapturedPath]:
     names = list_names(function.__code__)
     for index, cell in enumerate(function.__closure__ or ()):
         name = function.__code__.co_freevars[index]
-        yield CapturedPath(cell, path, f"{{}}.__closure__[{index}]", name, names)
-    # Globals of installed packages may lead to everything: those of pytest lead to all tests.
+        yield CapturedPath(cell, path, f"{{}}.__closure__[{index}]", name, names=names)
     file = function.__code__.co_filename
-    if INSTALLED not in file and not is_own[file]:
-        for value, step, name in list_lookups(function, names):
-            yield CapturedPath(value, path, step, name, names)
+    if not is_own[file]:  # written by oplib: its globals come and go with its code
+        is_installed = (
+            INSTALLED in file
+        )  # its globals may lead to everything: those of pytest lead to all tests
+        for value, step, name in () if is_installed else list_lookups(function, names):
+            yield CapturedPath(value, path, step, name, names=names)
         for name in list_globals(function):
-            yield CapturedPath(function.__globals__[name], path, f"{{}}.__globals__[{name!r}]", name, names)
+            held = function.__globals__[name]
+            if not is_installed or isinstance(held, SCALARS):
+                yield CapturedPath(held, path, _GLOBALS, name, name, names)
     if function.__defaults__:
         yield CapturedPath(function.__defaults__, path, "{}.__defaults__", f"defaults of {path.name}")
     if function.__kwdefaults__:
@@ -342,22 +392,21 @@ def _list_items(path: CapturedPath, items: Any) -> Iterator[CapturedPath]:
         return
     if not isinstance(items, dict):
         for index, item in enumerate(items):
-            yield CapturedPath(item, path, f"{{}}[{index}]", f"{path.name}[{index}]")
+            yield CapturedPath(item, path, "{}", f"{path.name}[{index}]", index)
         return
+    for key, item in items.items():
+        if type(key) in {str, int}:
+            yield CapturedPath(item, path, "{}", f"{path.name}[{key!r}]", key)
     if any(type(key) not in {str, int} for key in items):
         # An expression must not keep a key such as a Tensor alive.
         yield CapturedPath(tuple(items.values()), path, "tuple({}.values())", f"{path.name}.values()")
         if not all(isinstance(key, SCALARS) for key in items):
             yield CapturedPath(tuple(items), path, KEYS, f"{path.name}.keys()")
-        return
-    for key, item in items.items():
-        text = repr(key).replace("{", "{{").replace("}", "}}")
-        yield CapturedPath(item, path, f"{{}}[{text}]", f"{path.name}[{key!r}]")
 
 
 def _list_attributes(path: CapturedPath, value: Any) -> Iterator[CapturedPath]:
     for name, held in (read_attributes(value) or {}).items():
-        yield CapturedPath(held, path, f"{{}}.__dict__[{name!r}]", f"{path.name}.{name}")
+        yield CapturedPath(held, path, "{}.__dict__", f"{path.name}.{name}", name)
     for cls in type(value).__mro__:
         for name in list_own_slots(cls):
             held = read_stored(value, name)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dis
-import re
 import types
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -29,13 +28,11 @@ from oplib.pytree import tree_leaves, tree_structure
 from oplib.tensor import get_default_dtype, set_default_dtype
 
 from .candidates import Candidates
-from .constants import read_constants
 from .entries import MISSING, list_codes, read_entries, restore_entries
 from .paths import SCALARS, CapturedPath, is_of_others, name_package
 from .program_table import KEYED
 
 _WRITERS = frozenset({"add", "append", "appendleft", "clear", "extend", "extendleft", "insert", "update"})
-_LAST_NAME = re.compile(r"\['([^']*)'\](?:\.cell_contents)?$|\.(\w+)$")
 _METHODS = ("LOAD_ATTR", "LOAD_METHOD")
 _Instructions = Sequence[dis.Instruction]
 
@@ -48,11 +45,10 @@ class UsesOfCode:
     """
 
     def __init__(self, candidates: Candidates) -> None:
-        leads = candidates.names.lead_to
         codes = {
             code
             for path in candidates.containers
-            if isinstance(path.value, types.FunctionType) and any(map(leads, (path, *path.again)))
+            if isinstance(path.value, types.FunctionType) and path.is_open
             for code in list_codes(path.value.__code__)
         }
         hidden = ("CACHE", "EXTENDED_ARG")
@@ -132,8 +128,7 @@ def _find_place(path: CapturedPath) -> str | None:
         path, parent = parent, parent.parent
     if parent is not None and isinstance(parent.value, types.CellType):
         return parent.name
-    match = _LAST_NAME.search(path.step)
-    return None if match is None else match[1] or match[2]
+    return path.word
 
 
 def find_reordered(value: Any, before: dict[Any, Any], now: dict[Any, Any]) -> bool:
@@ -152,7 +147,7 @@ class Definitions:
     def __init__(self, candidates: Candidates) -> None:
         names = candidates.names.known
         self._held = [
-            (path, read_constants(path.value, names))
+            (path, {name: held for name, held in vars(path.value).items() if name in names})
             for path in candidates.containers
             if isinstance(path.value, (type, types.ModuleType))
         ]

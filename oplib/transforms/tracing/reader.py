@@ -12,18 +12,19 @@ import sys
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter, is_, itemgetter
+from functools import lru_cache
+from operator import is_, itemgetter
 from typing import Any
 from weakref import ref
 
 from oplib.generated_code import define_function
-from oplib.tensor import Generator, Tensor, default_generator
+from oplib.tensor import default_generator
 
 from .candidates import Candidates
-from .constants import ABSENT, identify, identify_object, read_constants, read_kind
+from .constants import ABSENT, identify, identify_object, read_kind
 from .entries import MISSING, is_stored, read_entries
 from .lookups import LOOKUPS
-from .paths import KEYS, SCALARS, CapturedPath
+from .paths import CODE_OF_CLASS, SCALARS, CapturedPath
 
 _numbers = itertools.count()
 _MAX_SHOWN = 8
@@ -57,41 +58,28 @@ class Reader:
         returned: Sequence[Any] = (),
         generators: Sequence[CapturedPath | None] = (),
     ) -> None:
-        self._constants, self._identities = candidates.constants, candidates.identities
         self._names_of_code = candidates.names
         self._operands = {id(path.value) for path in paths}
-        self._ancestors = candidates.ancestors
-        self._places: set[tuple[int, str]] = set()
         self._names: dict[int, str] = {}
         # plain lines, and tests with what they find, and the expression of a text that names it
         self._lines: list[str | tuple[str, str, str]] = []
-        self._namespace: dict[str, Any] = {
-            "errors": _ERRORS,
-            "differ": _differ,
-            "are_others": _are_others,
-            "list_changed": _list_changed,
-            "kind_of": read_kind,
-            "is_stored": is_stored,
-            "default_generator": default_generator,
-            "modules": sys.modules,
-            "MISSING": MISSING,
-            **{look_up.__name__: look_up for look_up in LOOKUPS},
-        }
-        for path in paths:
-            self._add(path)
+        self._namespace = dict(_NAMESPACE)
+        for path in candidates.guarded:
+            self._compare(path, candidates)
         for container, entries, key in changed:
             self._add_changed(container, entries, key)
-        self._add_returned(candidates, {id(value) for value in returned})
-        self._add_aliases([*paths, *[container for container, _, _ in changed]])
-        for path in (*candidates.containers, *candidates.operands):
-            self._add_distant(path)
-        for path in (*candidates.containers, *candidates.operands):
-            self._add_other_ways(path)
+        numbers = {id(value) for value in returned}
+        for path in candidates.guarded:
+            if id(path.value) in numbers:
+                held = f"{self._constant(_refer(path.value))}()"
+                self._refuse(f"{self._read(path)} is not {held}", f"{path.name} is another object")
+        places: set[Any] = set()
+        for path in dict.fromkeys((*candidates.guarded, *paths)):
+            self._compare_ways(path, candidates, places)
         if self._names_of_code.probes_objects:
-            self._add_distinction([*candidates.containers, *candidates.operands])
-        self._constants = self._identities = {}  # they hold objects of the user
+            self._add_distinction(candidates.guarded)
         rest = [*[container for container, _, _ in changed], *generators]
-        groups = [[None if path is None else self._add(path) for path in group] for group in (paths, rest)]
+        groups = [[None if path is None else self._read(path) for path in group] for group in (paths, rest)]
         results = ["".join(f"{name}, " for name in group) for group in groups]
         self._filename = f"<oplib.reader {next(_numbers)} of {name}>"
         self.read = self._write("(({}), ({}))".format(*results), "None")
@@ -138,16 +126,19 @@ class Reader:
             self._lines.append(f"{name} = {path.step.format(parent)}")
         return name
 
-    def _add(self, path: CapturedPath) -> str:
-        """Adds the lines that read a path, with tests of the containers on the way and their content."""
-        if id(path) not in self._names:
-            if path.parent is not None:
-                self._add(path.parent)
-            self._read(path)
-            find = identify_object if isinstance(path.value, (Tensor, Generator)) else identify
-            self._add_identity(find(path, self._names_of_code), path)
-            self._add_constants(path)
-        return self._names[id(path)]
+    def _compare(self, path: CapturedPath, candidates: Candidates) -> None:
+        """Adds tests of what is guarded. What changes while it is traced is no test."""
+        self._read(path)
+        now = identify_object(path, self._names_of_code)
+        if id(path.value) not in self._operands:
+            now = identify(path, self._names_of_code)
+        before = candidates.identities[id(path.value)]
+        same = {key: held for key, held in before.items() if now.get(key) == held}
+        absent = {
+            key: held & now[key] for key, held in before.items() if key.startswith(ABSENT) and key in now
+        }
+        self._add_identity(same | absent, path)
+        self._add_constants(path, candidates.constants[id(path.value)])
 
     def _add_identity(self, identity: dict[str, Any], path: CapturedPath) -> None:
         for expression, value in identity.items():
@@ -171,40 +162,19 @@ class Reader:
             test = f"{expression.format(self._names[id(path)])} {expected}"
             self._refuse(test, f"{path.name} {reason}")
 
-    def _add_distant(self, path: CapturedPath) -> None:
-        """Adds tests of what leads to no operand, and of a Tensor that is none."""
-        number = id(path.value)
-        if id(path) in self._names or (number not in self._constants and number not in self._identities):
-            return
-        self._read(path)
-        now = identify(path, self._names_of_code)
-        before = self._identities.get(number, {})
-        # what changes while it is traced is no test
-        same = {key: held for key, held in before.items() if now.get(key) == held}
-        absent = {
-            key: held & now[key] for key, held in before.items() if key.startswith(ABSENT) and key in now
-        }
-        self._add_identity(same | absent, path)
-        self._add_constants(path)
-
-    def _add_other_ways(self, path: CapturedPath) -> None:
-        """Refuses a call in which another place, which the code may read, no longer holds the same container.
-
-        Places of functions and classes are compared here, also on the way to an operand.
-        """
-        is_shared = isinstance(path.value, (type, types.FunctionType, types.ModuleType))
-        is_on_the_way = id(path.value) in self._operands or id(path.value) in self._ancestors
-        if id(path) not in self._names or (is_on_the_way and not is_shared):
-            return
+    def _compare_ways(self, path: CapturedPath, candidates: Candidates, places: set[Any]) -> None:
+        """Refuses a call in which another place, which the code may read, no longer holds the same object."""
         for other in path.again:
             held: Any = None if other.parent is None else other.parent.value
-            is_compared = isinstance(held, type) and isinstance(path.value, (type, types.FunctionType))
-            if other.parent is None or "__mro__" in other.step or is_compared:
+            is_method = isinstance(held, type) and isinstance(path.value, (type, *CODE_OF_CLASS))
+            if "__mro__" in other.via or is_method:
                 continue  # classes and their functions are compared as one
-            place = id(getattr(held, "__globals__", held)), other.step
-            if place not in self._places and self._names_of_code.lead_to(other) and self._leads(other):
-                self._places.add(place)
-                test = f"{other.step.format(self._read(other.parent))} is not {self._names[id(path)]}"
+            is_shared = isinstance(path.value, (type, types.FunctionType, types.ModuleType))
+            is_near = not is_shared and (held is None or id(held) in candidates.ancestors)
+            if other.place not in places and (other.is_led or is_near) and follow(other) is path.value:
+                places.add(other.place)
+                parent = "" if other.parent is None else self._read(other.parent)
+                test = f"{other.step.format(parent)} is not {self._read(path)}"
                 self._refuse(test, f"{other.name} is no longer {path.name}")
 
     def _add_distinction(self, paths: Iterable[CapturedPath]) -> None:
@@ -218,90 +188,59 @@ class Reader:
             test = f"len({{*map(id, ({', '.join(names)}))}}) != {len(names)}"
             self._refuse(test, "two places hold one object, and held two")
 
-    def _leads(self, path: CapturedPath) -> bool:
-        """Whether a step still leads to the object of a path; the function may have changed it meanwhile."""
-        held = {**self._namespace, "held": path.parent and path.parent.value}
-        try:
-            return eval(path.step.format("held"), held) is path.value
-        except _ERRORS:
-            return False
-
-    def _add_constants(self, path: CapturedPath) -> None:
-        """Adds a test of what the function may read from a container that is frozen into the program."""
-        value, name = path.value, self._names[id(path)]
-        before = self._constants.pop(id(value), {})
-        now = read_constants(value, None)
-        same = {key: held for key, held in before.items() if key in now and now[key] is held}
-        scalars = {key: held for key, held in same.items() if isinstance(held, SCALARS)}
-        objects = {  # another operand may take the path of one
-            key: _refer(held)
-            for key, held in same.items()
-            if key not in scalars and id(held) not in self._operands
-        }
-        if isinstance(value, (types.FunctionType, type)):
-            name += ".__globals__" if isinstance(value, types.FunctionType) else ".__dict__"
-        get = itemgetter if isinstance(value, (*_SIZED, types.FunctionType, type)) else attrgetter
-        for test, expected in (("differ", scalars), ("are_others", objects)):
-            if not expected:
-                continue
-            text = f"{self._constant(get(*expected))}({name})"
+    def _add_constants(self, path: CapturedPath, constants: Iterable[CapturedPath]) -> None:
+        """Adds tests of what the function may read from a container that is frozen into the program."""
+        groups: dict[tuple[str, Any, str], dict[Any, Any]] = {}
+        for child in constants:
+            # another operand may take the path of one
+            if follow(child) is child.value and id(child.value) not in self._operands:
+                is_scalar = isinstance(child.value, SCALARS)
+                test = "differ" if is_scalar else "are_others"
+                group = groups.setdefault((child.via, child.key is None, test), {})
+                group[child.word if child.key is None else child.key] = (
+                    child.value if is_scalar else _refer(child.value)
+                )
+        for (via, is_single, test), expected in groups.items():
+            text = via.format(self._names[id(path)])
+            if not is_single:
+                text = f"{self._constant(itemgetter(*expected))}({text})"
             if len(expected) == 1:
                 text = f"({text},)"
-            compared = f"{test}, {text}, {self._constant(tuple(expected.values()))}"
+            compared = f"{text}, {self._constant(tuple(expected.values()))}"
             self._refuse(
-                f"{test}({compared.removeprefix(f'{test}, ')})",
+                f"{test}({compared})",
                 f"a number, string or the like of {path.name} has changed: ",
-                f"list_changed({compared}, {self._constant(tuple(expected))})",
+                f"list_changed({test}, {compared}, {self._constant(tuple(expected))})",
             )
 
     def _add_changed(self, path: CapturedPath, before: dict[Any, Any], key: Any) -> None:
         """Adds a test that an entry that a call changes is what the function found."""
-        name = self._add(path)
+        name = self._read(path)
         if isinstance(path.value, (dict, list)):
             return  # lengths and numbers of these are compared
         missing = self._constant(MISSING)
         held = before.get(key, MISSING)
         if held is MISSING or isinstance(held, SCALARS):
-            self._namespace["read_entries"] = read_entries
             self._refuse(
                 f"read_entries({name}).get({key!r}, {missing}) != {self._constant(held)}",
                 f"{path.name} holds another {key}",
             )
 
-    def _add_returned(self, candidates: Candidates, returned: set[int]) -> None:
-        """Adds tests that the objects which a call returns still stand where the function found them."""
-        for path in candidates.containers:
-            if id(path.value) in returned:
-                text = f"{self._constant(_refer(path.value))}()"
-                self._refuse(f"{self._add(path)} is not {text}", f"{path.name} is another object")
 
-    def _add_aliases(self, paths: Iterable[CapturedPath]) -> None:
-        """Refuses a call in which two paths to one Tensor or container no longer lead to the same object."""
-        seen: set[int] = set()
-        ahead: list[CapturedPath] = list(paths)
-        while ahead:
-            path = ahead.pop()
-            if id(path) in seen:
-                continue
-            seen.add(id(path))
-            if path.parent is not None:
-                ahead.append(path.parent)
-            if isinstance(path.value, (type, types.FunctionType, types.ModuleType)):
-                continue
-            name = self._add(path)
-            for other in path.again:
-                if not self._names_of_code.probes_objects and KEYS in {
-                    way.step for way in other.list_parents()
-                }:
-                    continue
-                is_new = other.parent is not None and id(other.parent) not in self._names
-                of_class = any(isinstance(parent.value, type) for parent in other.list_parents())
-                if is_new and of_class and not self._names_of_code.probes_objects:
-                    continue  # a class and its functions are shared by all of its instances
-                parent = "" if other.parent is None else self._add(other.parent)
-                self._refuse(
-                    f"{other.step.format(parent)} is not {name}", f"{other.name} is no longer {path.name}"
-                )
+@lru_cache
+def _compile(expression: str) -> Callable[[Any], Any]:
+    return eval(f"lambda held: {expression}", dict(_NAMESPACE))
+
+
+def follow(path: CapturedPath) -> Any:
+    """Returns what stands at a place now; the function may have changed it meanwhile."""
+    if path.parent is None:
+        return path.value
+    try:
+        held = _compile(path.via.format("held"))(path.parent.value)
+        return held if path.key is None else held[path.key]
+    except _ERRORS:
+        return MISSING
 
 
 def _refer(value: Any) -> Callable[[], Any]:
@@ -335,3 +274,18 @@ def _differ(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
         for value, other in zip(now, before, strict=True)
         if value is not other
     )
+
+
+_NAMESPACE: dict[str, Any] = {
+    "errors": _ERRORS,
+    "differ": _differ,
+    "are_others": _are_others,
+    "list_changed": _list_changed,
+    "kind_of": read_kind,
+    "is_stored": is_stored,
+    "read_entries": read_entries,
+    "default_generator": default_generator,
+    "modules": sys.modules,
+    "MISSING": MISSING,
+    **{look_up.__name__: look_up for look_up in LOOKUPS},
+}

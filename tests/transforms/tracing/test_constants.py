@@ -2,7 +2,7 @@
 
 import types
 from collections.abc import Callable
-from functools import partial
+from functools import partial, partialmethod
 from http import HTTPStatus
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -773,3 +773,28 @@ def test_a_function_of_oplib_keeps_its_program_when_its_code_is_written_again(mo
     for name in names:  # objects that another kind of call may drop
         monkeypatch.delitem(oplib.pow.__globals__, name)
     assert step.explain(oplib.ones(2), 0.25) == "pow: a compiled program serves this call"
+
+
+def test_a_function_in_an_attribute_that_the_code_does_not_name_adds_nothing():
+    config = SimpleNamespace(rate=2.0)
+    holder = SimpleNamespace(weight=oplib.ones(2), report=lambda: config.rate)
+    step = oplib.jit(lambda x: x * holder.weight)
+    for config.rate in (1.0, 2.0, 3.0):
+        assert step(oplib.ones(2)).tolist() == [1, 1]
+    assert step.compilations == 1
+
+
+def test_what_an_object_of_pythons_classes_calls_is_read():
+    config = SimpleNamespace(rate=2.0)
+
+    class Model:
+        def _scale(self, x, factor):
+            return x * (factor * config.rate)
+
+        scale = partialmethod(_scale, factor=3.0)
+
+    model = Model()
+    step = oplib.jit(lambda x: model.scale(x))
+    for config.rate in (1.0, 2.0, 2.0):
+        assert step(oplib.ones(2)).tolist() == [3 * config.rate] * 2
+    assert step.compilations == 2
