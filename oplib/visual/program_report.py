@@ -97,8 +97,8 @@ def program(step: Any, *args: Any, **kwargs: Any) -> ProgramReport:
         )
     arguments = step._binder.bind(step.__wrapped__, args, kwargs)
 
-    def read(program: Any, arguments: Any, operands: Any) -> ProgramReport:
-        traced = program.trace(arguments, operands)
+    def read(program: Any, inputs: Any, _: Any) -> ProgramReport:
+        traced = program.trace(inputs)
         compiled = traced.lower().compile()
         memory = compiled.memory_analysis()
         sizes = {name: getattr(memory, attribute, None) for name, attribute in _MEMORY.items()}

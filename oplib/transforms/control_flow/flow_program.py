@@ -96,7 +96,7 @@ class StoredProgram:
     def find(self, functions: Sequence[Callable[..., Any]]) -> list[Tensor] | None:
         """Returns the operands of a call with these functions; None if the program does not serve it."""
         values = self._read(functions, ())
-        if values is None or _describe_operands(values[0]) != self._expected:
+        if isinstance(values, str) or _describe_operands(values[0]) != self._expected:
             return None
         objects = iter(values[0])
         return [take(objects) for take in self._takes]
@@ -159,7 +159,9 @@ def run_program(
     types = tuple([(jax.typeof(tensor._storage.array), tensor._requires_grad) for tensor in arguments])
     key = None if is_traced else (static, *map(_identify, functions), types, read_program_settings())
     with _lock:
-        stored = () if key is None else tuple(_programs.list_programs(key))
+        programs = _programs.by_key.get(key, [])
+        _programs.note_use(programs)
+        stored = tuple(programs)
     for entry in stored:
         operands = entry.find(functions)
         if operands is not None:

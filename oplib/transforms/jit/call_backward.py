@@ -170,8 +170,8 @@ class StateOfCall(NamedTuple):
         function = arguments.function
         with tracing, self._undo_entries(recipe.containers):
             operands = self.reader.read(function, arguments.leaves)
-            if operands is None:
-                raise _changed(name, self.reader.explain(function, arguments.leaves))
+            if isinstance(operands, str):
+                raise _changed(name, operands)
             tensors, _ = operands
             state, before = modes.state, StateSnapshot(tensors, ())
             autocast, pairs = state.autocast, state.hook_pairs

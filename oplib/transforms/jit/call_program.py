@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Sequence
-from operator import attrgetter
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from oplib.autograd.array_functions.array_function import make_gather
 from oplib.autograd.array_functions.masks import find_true
-from oplib.autograd.recording.lazy_edges import find_links
 from oplib.autograd.saved.hooks import KEEP_VALUES
+from oplib.generated_code import fill_template
 from oplib.library.axes.bodies import calls_any
 from oplib.modes import modes
-from oplib.tensor import Storage
+from oplib.tensor import Storage, Tensor
 from oplib.tensor.devices.layout import find_spread, replicate_on_mesh
 from oplib.tensor.devices.memory import require_memory
-from oplib.tensor.random.draw_log import note_draw
-from oplib.tensor.storage.fresh import FreshStorage, get_array, reads
+from oplib.tensor.storage.fresh import FreshStorage, get_array
 from oplib.tensor.storage.overlay import list_classes
 from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.paths import SCALARS, CapturedPath
@@ -31,20 +27,27 @@ from oplib.transforms.tracing.reader import Reader
 
 from .agreement import find_processes, require_agreement
 from .arguments import CallArguments
-from .call_backward import Backward, CompiledCallBackward, Recipe, StateOfCall, list_sources
+from .call_backward import Backward, StateOfCall, list_sources
+from .call_lines import (
+    BODY,
+    CALL,
+    CLEAR,
+    COMPLETE,
+    LINK,
+    OBJECTS,
+    RECORD,
+    REUSE,
+    WRITE,
+    WRITING,
+    copy_read,
+    repeat,
+)
 from .call_trace import Trace, TracedBackward
 from .effects import New, Operand
-from .operands import CallOperands, ExpectedOperands
+from .operands import ExpectedOperands
 from .write_back import WriteBack
 
-_get_array = attrgetter("array")
-_new: Any = tuple.__new__  # a NamedTuple's own ``__new__`` is a Python function
-_FRESH = frozenset([FreshStorage])
 _CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback"})
-
-
-History = tuple[CompiledCallBackward, Recipe]
-"""The node of a call, and what its higher derivatives need."""
 
 
 class Program:
@@ -58,8 +61,12 @@ class Program:
     Attributes:
         is_compiled: whether XLA has compiled it.
         operands: what is expected of the operands.
-        reader: finds them.
+        may_take_apart: whether the program only reads views that were taken apart, and whose memory no Tensor
+            shows.
+        reader: finds the operands.
         reason: why it was made.
+        serve: serves a call, or returns ``MISSED``: ``(arguments, use) -> result``. With ``use`` it returns
+            ``use(inputs, arrays)`` in place of running the program. The caller holds the lock of buffers.
     """
 
     def __init__(self, trace: Trace, leaves: Sequence[Any], *, donate: bool) -> None:
@@ -75,13 +82,10 @@ class Program:
         self._sort_inputs(candidates, used)
         handed_out = self._find_handed_out(candidates, trace.closed.jaxpr)
         self._donated = self._find_donated(trace, handed_out) if donate else []
-        self._take_donated = make_gather([index for _, index in self._donated])
-        read_out = range(len(needed)) if trace.backward else sorted(handed_out)
-        self._take_read_out = make_gather(read_out)
-        self._turned = [self._at[operand] for operand, _ in effects.storages]
         named, numbers = effects.find_named(), candidates.numbers
-        self._named_leaves = {index for index, leaf in enumerate(leaves) if numbers.get(id(leaf)) in named}
-        self._has_run, self.is_compiled, self.reason = False, False, ""
+        named_leaves = {index for index, leaf in enumerate(leaves) if numbers.get(id(leaf)) in named}
+        self.may_take_apart = partial(_may_take_apart, named_leaves)
+        self.is_compiled, self.reason = False, ""
         donated = [position for position, _ in self._donated]
         self._layouts = _find_layouts(trace, read)
         shardings = self._layouts if any(self._layouts) else None
@@ -98,9 +102,14 @@ class Program:
         counts = len(needed), len(trace.closed.out_avals)
         self._write_back = WriteBack(effects, self._at, fresh, leaves, counts)
         cleared = [self._at[operand] for operand, _ in effects.grads if self._at[operand] in unread]
-        cleared = [] if trace.backward or not donate else cleared
-        self._take_cleared = make_gather(cleared)
-        self._reuses_memory = bool(cleared or self._donated)
+        linked = trace.backward.operands if trace.backward else ()
+        picked: dict[str, Sequence[int]] = {
+            "take_cleared": [] if trace.backward or not donate else cleared,
+            "take_donated": [index for _, index in self._donated],
+            "take_linked": [self._at[number] for number in linked],
+            "take_read_out": range(len(needed)) if trace.backward else sorted(handed_out),
+        }
+        self.serve = self._write(picked, [self._at[operand] for operand, _ in effects.storages])
 
     def _make_reader(self, trace: Trace, paths: list[CapturedPath]) -> Reader:
         """Makes the reader of operands, containers that a call changes, and Generators that are needed."""
@@ -122,9 +131,6 @@ class Program:
             for entry in self._effects.entries
             for _, before in [trace.snapshot.containers[entry.container]]
         ]
-        linked = [self._at[number] for number in backward.operands]
-        self._take_linked = make_gather(linked)
-        self._links_leaves = self.operands.are_leaves(linked)
         pairs = modes.state.hook_pairs and (KEEP_VALUES,)
         state = StateOfCall(self.reader, self.operands, modes.autocast, pairs, entries)
         held = [self._at.get(number) for number in trace.candidates.holders]
@@ -135,9 +141,7 @@ class Program:
         """Says where each input of the program comes from: an operand, or what follows the operands."""
         count = len(candidates.holders)
         self._held = [self._at[holder] for holder, use in zip(candidates.holders, used, strict=False) if use]
-        self._take_held = make_gather(self._held)
         self._rest = find_true(used[count:])
-        self._take_rest = make_gather(self._rest)
 
     def _find_handed_out(self, candidates: Candidates, jaxpr: Any) -> set[int]:
         """The operands whose arrays are outputs as they are: JAX gives these back without a copy."""
@@ -197,126 +201,92 @@ class Program:
         shared = {owners[number] for number in needed}
         return [number for number, owner in enumerate(owners) if owner in shared]
 
-    def may_take_apart(self, arguments: CallArguments, tensors: Sequence[Any]) -> bool:
-        """Whether the program only reads views that were taken apart, whose memory no Tensor shows."""
-        if not arguments.apart:
-            return True
-        owners = {tensor._storage.owner for tensor in tensors}
-        return not any(index in self._named_leaves or owner in owners for index, owner in arguments.apart)
-
     def explain(self, arguments: CallArguments) -> str:
         """Returns why the program does not serve a call; empty if it does."""
-        function, leaves = arguments.function, arguments.leaves
-        read = self.reader.read(function, leaves)
-        return self.reader.explain(function, leaves) if read is None else self.operands.explain(read[0])
+        found = self.reader.read(arguments.function, arguments.leaves)
+        return found if isinstance(found, str) else self.operands.explain(found[0])
 
-    def run(self, arguments: CallArguments, operands: CallOperands) -> Any:
-        """Does what the function does, with the program. The caller holds the lock of buffers."""
-        inputs, rest = self._list_inputs(operands, arguments)
-        # another program must not use these buffers again
-        tuple(map(_get_array, self._take_read_out(operands.owners)))
-        returned: list[Sequence[Any]] = []
-        history: History | None = None
-        try:
-            if self._reuses_memory:
-                self._compute(operands, inputs, returned)
-            else:
-                returned.append(self._run(*inputs))
-            if self._backward is not None:
-                values, tensors = (*operands.arrays, *rest), operands.tensors
-                before = self._turned and [(index, tensors[index]._storage) for index in self._turned]
-                recipe = _new(Recipe, (arguments, tensors, operands.rest, values, before))
-                history = self._backward.start_node(recipe, returned[0]), recipe  # hooks may raise
-            return self._finish(operands, history, returned[0])
-        except BaseException:
-            if returned and (history is not None or self._backward is None):
-                self._write_back.write(operands.owners, returned[0], again=True)
-            raise
+    def _write(self, picked: dict[str, Sequence[int]], turned: Sequence[int]) -> Callable[..., Any]:
+        """Writes the function that serves calls, with the lines that this program needs.
 
-    def _compute(self, operands: CallOperands, inputs: list[Any], returned: list[Sequence[Any]]) -> None:
-        """Computes the outputs, and appends them. Inputs whose buffers were read are copied before."""
-        for tensor in self._take_cleared(operands.tensors):
-            tensor._grad = None  # the program may use its memory
-        while not returned:
-            seen = reads[0]
-            self._copy_read(inputs, operands.owners)
-            calls = itertools.starmap(self._run, (inputs,))
-            if reads[0] == seen:  # no interrupt and no signal handler after this
-                returned.extend(calls)
-        self._has_run = True
-
-    def _list_inputs(self, operands: CallOperands, arguments: CallArguments) -> tuple[list[Any], list[Any]]:
-        """Returns the inputs, and the values after the operands; None for one that is not read."""
-        rest = arguments.arrays
-        if operands.rest:
-            drawn: list[Any] = []
-            for generator in operands.rest[len(self._effects.entries) :]:
-                key, count = (None, None) if generator is None else generator.start
-                drawn += key, None if count is None else np.uint32(count)
-            rest = [*drawn, *rest]
-        return [*self._take_held(operands.arrays), *self._take_rest(rest)], rest
-
-    def _finish(self, operands: CallOperands, history: History | None, returned: Sequence[Any]) -> Any:
-        """Does to Tensors what the function does, and returns what it returns."""
-        tensors, write_back = operands.tensors, self._write_back
+        Args:
+            picked: the functions that pick operands, and the indices of these.
+            turned: the operands that show other memory after a call.
+        """
+        reader, effects, write_back = self.reader, self._effects, self._write_back
+        objects = {**OBJECTS, "run": self._run, "write_back": write_back, "backward": self._backward}
+        objects |= {"may_take_apart": self.may_take_apart, "copy_read": partial(copy_read, self._donated)}
+        objects |= {"turned": turned, "collecting": write_back.collecting}
+        objects |= {name: make_gather(indices) for name, indices in picked.items()}
+        count, starts = len(effects.entries), reader.rest[len(effects.entries) :]
+        record, link, complete = ("", "", "") if self._backward is None else (RECORD, LINK, COMPLETE)
+        find = "list" if self.operands.are_leaves(picked["take_linked"]) else "find_links"
+        made, result = write_back.list_lines(objects)
+        changes = [(count + n, change) for n, change in effects.generators]
+        body = fill_template(
+            BODY,
+            clear=CLEAR if picked["take_cleared"] else "",
+            compute=REUSE if self._donated else "returned = run(*inputs)",
+            record=record,
+            write=WRITE if write_back.writes else "",
+            link=link.format(find=find),
+            make="\n".join(made),
+            complete=complete,
+            fill="write_back.fill(rest, values)" if write_back.fills else "",
+            result=result,
+            advance="\n".join(repeat("advance(rest[{place}], {change})", "place change", changes, objects)),
+        )
         if write_back.writes:
-            write_back.write(operands.owners, returned)
-            write_back.note(tensors)
-        if history is None or self._backward is None:
-            values = write_back.make(tensors, returned, None)
-        else:
-            node, recipe = history
-            links = list(self._take_linked(tensors))
-            if not self._links_leaves:
-                links = find_links(links)
-            values = write_back.make(tensors, returned, node)
-            if write_back.collecting:
-                links += write_back.list_edges(values)
-            self._backward.complete_node(node, recipe, links, returned)
-        result = write_back.complete(operands.rest, values)
-        for number, change in self._effects.generators:
-            _advance(operands.rest[len(self._effects.entries) + number], change)
-        return result
+            body = fill_template(WRITING, body=body)
+        draw = [f"key_{name}, count_{name} = {name}.start" for name in starts if name]
+        ahead = 0 if draw else 2 * len(starts)
+        if draw:
+            drawn = [f"key_{name}, uint32(count_{name})" if name else "None, None" for name in starts]
+            draw.append(f"values = [{', '.join(drawn)}, *values]")
+        inputs = [f"arrays[{index}]" for index in self._held]
+        if self._held == list(range(len(reader.tensors))):
+            inputs = ["*arrays"]
+        return reader.write(
+            CALL,
+            "MISSED",
+            objects,
+            fit="\n".join(self.operands.list_lines(reader.tensors, objects)),
+            draw="\n".join(draw),
+            inputs=", ".join([*inputs, *[f"values[{n - ahead}]" for n in self._rest]]),
+            read_out="tuple(map(read_array, take_read_out(owners)))" if picked["take_read_out"] else "",
+            body=body,
+        )
 
-    def _copy_read(self, inputs: list[Any], owners: Sequence[Storage]) -> None:
-        """Copies the inputs to donate whose buffers were read, so that the buffers stay valid."""
-        if self._has_run:
-            if _FRESH.issuperset(map(type, self._take_donated(owners))):
-                return
-            read = [n for n, index in self._donated if owners[index].__class__ is not FreshStorage]
-            copy = _copy_arrays
-        else:  # JAX runs this call in Python code, where an interrupt would lose the results
-            read, copy = [n for n, _ in self._donated], _transfer
-        if read:
-            for position, array in zip(read, copy([inputs[n] for n in read]), strict=True):
-                inputs[position] = array
-
-    def compile(self, arguments: CallArguments, operands: CallOperands) -> None:
+    def compile(self, inputs: Sequence[Any], arrays: Sequence[Any]) -> None:
         """Compiles the program for one call. JAX finds it again when it is run.
 
         XLA would compute a result that does not fit into memory, and end the process where it is read.
+
+        Args:
+            inputs: of the program.
+            arrays: those of its operands.
 
         Raises:
             AllocationError: a result does not fit into memory.
             DeviceError: processes that share its mesh do not all compile it.
         """
-        traced = self.trace(arguments, operands)
+        traced = self.trace(inputs)
         for aval, layout in zip(traced.jaxpr.out_avals, self._layouts, strict=True):
             if layout is None:
                 require_memory(self._name, aval.shape, aval.dtype, listed=True)
         lowered = traced.lower()
-        if processes := find_processes((*operands.arrays, *arguments.arrays)):
+        if processes := find_processes((*arrays, *inputs)):
             require_agreement(self._name, self.reason, processes, lowered.as_text())
         lowered.compile()
         self.is_compiled = True
 
-    def lower(self, arguments: CallArguments, operands: CallOperands) -> jax.stages.Lowered:
+    def lower(self, inputs: Sequence[Any], _: Sequence[Any]) -> jax.stages.Lowered:
         """Returns the program as JAX lowers it for one call."""
-        return self.trace(arguments, operands).lower()
+        return self.trace(inputs).lower()
 
-    def trace(self, arguments: CallArguments, operands: CallOperands) -> jax.stages.Traced:
+    def trace(self, inputs: Sequence[Any]) -> jax.stages.Traced:
         """Returns the program as JAX traces it for one call."""
-        return self._run.trace(*self._list_inputs(operands, arguments)[0])
+        return self._run.trace(*inputs)
 
     def describe_operands(self) -> list[tuple[str, str, bool]]:
         """Returns for each operand its name, its shape, and whether its buffer is donated."""
@@ -340,6 +310,11 @@ class Program:
         return shown + [("a Generator", "is drawn from") for _ in effects.generators]
 
 
+def _may_take_apart(named: set[int], apart: Sequence[tuple[int, Storage]], tensors: Sequence[Tensor]) -> bool:
+    owners = {tensor._storage.owner for tensor in tensors}
+    return not any(index in named or owner in owners for index, owner in apart)
+
+
 def _find_layouts(trace: Trace, read: Sequence[int]) -> list[Any]:
     """Returns for each output its sharding over several devices; None where XLA chooses.
 
@@ -354,25 +329,3 @@ def _find_layouts(trace: Trace, read: Sequence[int]) -> list[Any]:
         if output is not None and layouts[output] is None and not array.committed:
             layouts[output] = replicate_on_mesh(meshes[0])
     return layouts
-
-
-@jax.jit
-def _copy_arrays(arrays: Sequence[Any]) -> list[Any]:
-    """Copies arrays in one call. It is compiled for their shapes, and so for those who copy at each call."""
-    return [jnp.copy(array) for array in arrays]
-
-
-def _transfer(arrays: Sequence[Any]) -> Sequence[Any]:
-    """Copies arrays without compiling anything.
-
-    Arrays of several processes need a sharding as a destination. Any destination commits an array to its
-    devices, and JAX would compile another program for it.
-    """
-    destinations = [array.sharding if array.committed else None for array in arrays]
-    return jax.device_put([*arrays], destinations, may_alias=False)
-
-
-def _advance(generator: Any, change: Any) -> None:
-    before = seed, key, count = generator.get_state()
-    note_draw(generator, generator._birth, before)
-    generator.set_state((seed, key, count + change) if isinstance(change, int) else change)

@@ -32,9 +32,9 @@ from oplib.transforms.tracing.program_table import ProgramTable
 from oplib.transforms.tracing.unrepeatable import refuse_unrepeatable
 
 from .arguments import ArgumentBinder, CallArguments, find_signature, list_number_options
+from .call_lines import MISSED
 from .call_program import Program
 from .call_trace import Trace, tracing
-from .operands import CallOperands
 
 if TYPE_CHECKING:
     from oplib.library.registration.custom_op_def import CustomOpDef
@@ -164,12 +164,20 @@ class JitFunction(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs the program for these arguments, and compiles it if it is new."""
         try:  # as entry_point, which would cost a frame
-            if _is_inlined():
+            state = modes.state
+            if (  # the function runs as it is inside a trace, or where kernels run as plain Python
+                overlays.current is not None
+                or state.map_levels
+                or state.dual_level is not None
+                or state.anomaly
+                or not config.compile_kernels
+                or get_opaque_trace_state() != OUTSIDE  # as is_inside_trace, without its frame
+            ):
                 return self.__wrapped__(*args, **kwargs)
             arguments = self._binder.bind(self.__wrapped__, args, kwargs)
             if arguments.arrays and self._is_traced(arguments.arrays):
                 return self.__wrapped__(*args, **kwargs)
-            return self._serve(arguments, Program.run)
+            return self._serve(arguments)
         except Exception as error:
             if better := refine_error(error):
                 raise better from error
@@ -194,7 +202,7 @@ class JitFunction(Generic[P, R]):
         """
         arguments = self._binder.bind(self.__wrapped__, args, kwargs)
         with self._programs.lock, buffers:
-            is_served = self._find(arguments) is not None
+            is_served = self._find(arguments, _use_nothing) is not MISSED
             reason = "" if is_served else self._explain_views(arguments)
         return f"{self.__name__}: {reason or 'a compiled program serves this call'}"
 
@@ -220,17 +228,20 @@ class JitFunction(Generic[P, R]):
     def _serve(
         self,
         arguments: CallArguments,
-        use: Callable[[Program, CallArguments, CallOperands], Any],
+        use: Callable[[Program, Sequence[Any], Sequence[Any]], Any] | None = None,
         *,
         compiles: bool = True,
     ) -> Any:
-        """Uses the program for a call, compiled if need be. Other threads may use fresh buffers meanwhile."""
+        """Runs or uses the program for a call, compiled if need be.
+
+        Other threads may use fresh buffers while it is traced and compiled.
+        """
         with self._programs.lock:
             for _ in range(MAX_TRACES + 1):  # a call in another thread may change what was compiled for
                 with buffers:
-                    served = self._find(arguments)
-                    if served is not None and (served[0].is_compiled or not compiles):
-                        return use(*served)
+                    result = self._find(arguments, use, compiles)
+                    if result is not MISSED:
+                        return result
                 for variant in (*arguments.take_apart(), arguments):
                     if self._add_program(variant, compiles=compiles):
                         break
@@ -241,16 +252,26 @@ class JitFunction(Generic[P, R]):
                 f"serves no call. {found}. Give what changes as an argument, or keep it in a Tensor."
             )
 
-    def _find(self, arguments: CallArguments) -> tuple[Program, CallArguments, CallOperands] | None:
-        """Returns the program that serves a call, with the arguments as it takes them, and its operands."""
-        programs = self._programs.list_programs(arguments.key)
+    def _find(self, arguments: CallArguments, use: Any, is_compiled: bool = False) -> Any:
+        """Runs or uses the first program that serves a call; without one it returns ``MISSED``.
+
+        Args:
+            arguments: of the call.
+            use: what is done with the program, its inputs and its operands in place of running it, or None.
+            is_compiled: leave out programs that are not compiled.
+        """
+        table = self._programs
+        programs = table.by_key.get(arguments.key, [])
+        if programs is not table.latest:
+            table.note_use(programs)
         for program in programs:
-            read = program.reader.read(arguments.function, arguments.leaves)
-            operands = read and program.operands.match(*read)
-            if operands and (not arguments.apart or program.may_take_apart(arguments, operands.tensors)):
-                return program, arguments, operands
-        found = map(self._find, arguments.take_apart() if programs else ())
-        return next(filter(None, found), None)
+            if program.is_compiled or not is_compiled:
+                result = program.serve(arguments, use and partial(use, program))
+                if result is not MISSED:
+                    return result
+        for variant in arguments.take_apart() if programs else ():
+            return self._find(variant, use, is_compiled)
+        return MISSED
 
     def _add_program(self, arguments: CallArguments, *, compiles: bool) -> bool:
         """Makes a program for a call, and returns whether it can serve it.
@@ -258,23 +279,19 @@ class JitFunction(Generic[P, R]):
         Views that were taken apart must share memory with no other Tensor, and only be read.
         """
         with tracing:  # while another thread traces, Tensors may have attributes of that trace
-            served = self._find(arguments)
-            if served is not None:
-                if compiles:
-                    served[0].compile(*served[1:])
+            use = Program.compile if compiles else _use_nothing
+            if self._find(arguments, use) is not MISSED:
                 return True
             reason = self._explain(arguments)
             trace, program = self._trace(arguments)
             tensors = [path.value for path in trace.candidates.operands]
-            if not program.may_take_apart(arguments, tensors):
+            if not program.may_take_apart(arguments.apart, tensors):
                 trace.snapshot.restore_containers()  # the function is traced again
                 return False
             program.reason = reason
             self._programs.add(arguments.key, program)
             self._note_compilation(reason)
-            served = self._find(arguments)
-        if served is not None and compiles:
-            served[0].compile(*served[1:])
+        self._find(arguments, use)
         return True
 
     def _explain_views(self, arguments: CallArguments) -> str:
@@ -353,6 +370,10 @@ class JitFunction(Generic[P, R]):
             f"Here {reason} without a value. Pass an int, which is compiled in, or use static_argnames and "
             "int()."
         )
+
+
+def _use_nothing(*_: Any) -> None:
+    """Finds the program of a call only."""
 
 
 def _find_place(error: Exception) -> str:
@@ -451,16 +472,3 @@ def _list_names(value: Any) -> tuple[str, ...]:
 def _make_again(function: Any, static: tuple[str, ...], donate: bool) -> JitFunction[..., Any]:
     """Makes a pickled function; a method that is compiled in the body of its class is compiled already."""
     return function if isinstance(function, JitFunction) else JitFunction(function, static, donate=donate)
-
-
-def _is_inlined() -> bool:
-    """Whether the function runs as it is: inside a trace, or where kernels run as plain Python."""
-    state = modes.state
-    return (
-        overlays.current is not None
-        or bool(state.map_levels)
-        or state.dual_level is not None
-        or state.anomaly
-        or not config.compile_kernels
-        or get_opaque_trace_state() != OUTSIDE  # as is_inside_trace, without its frame
-    )

@@ -1,20 +1,17 @@
 """The operands of a program: what it was compiled for of each of them, tested at every call.
 
-One loop tests all Tensors of a kind. A line of generated code for each of them would cost three times as
-much: the lines of a hundred Tensors do not stay in the processor's cache.
+The tests are lines of the program's function. One loop tests all Tensors of a kind. A line for each of them
+would cost three times as much: the lines of a hundred Tensors do not stay in the processor's cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
-from operator import attrgetter
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from oplib.autograd.array_functions.array_function import make_gather
 from oplib.autograd.recording.view import StaleView
 from oplib.errors import describe
-from oplib.generated_code import define_function
+from oplib.generated_code import refer, render_tuple
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.devices.layout import describe_sharding, is_alike, is_spread
 from oplib.tensor.storage.fresh import get_array
@@ -22,9 +19,8 @@ from oplib.tensor.storage.overlay import list_classes
 from oplib.tensor.views import AliasStorage, ViewStorage
 from oplib.transforms.tracing.paths import CapturedPath
 
-_new: Any = tuple.__new__  # a NamedTuple's own ``__new__`` is a Python function
-_PLAIN = list_classes(Storage(None))
-_get_aval, _get_storage = attrgetter("aval"), attrgetter("_storage")
+PLAIN = list_classes(Storage(None))
+MAX_LINES = 8  # more of them are a loop
 _NO_HOOKS: tuple[Any, ...] = (None, None)
 _DEFAULTS: dict[str, Any] = {
     name: getattr(Tensor, name, None)
@@ -53,23 +49,6 @@ class TensorKind(NamedTuple):
     hooks: tuple[Any, ...]
 
 
-class CallOperands(NamedTuple):
-    """The operands of one call.
-
-    Attributes:
-        tensors: the Tensors.
-        owners: for each of them the storage that holds its array.
-        arrays: their arrays. Fresh storages stay fresh, so they are used under the lock of buffers only.
-        rest: the containers in which the call puts something, and the Generators; None for one of these that
-            the program does not need.
-    """
-
-    tensors: Sequence[Tensor]
-    owners: Sequence[Storage]
-    arrays: Sequence[Any]
-    rest: Sequence[Any] = ()
-
-
 class ExpectedOperands:
     """Tests whether Tensors are what a program was compiled for.
 
@@ -90,16 +69,12 @@ class ExpectedOperands:
             _kind_before(path.value, attributes, is_read=number not in unread)
             for number, (path, attributes) in enumerate(zip(paths, before, strict=True))
         ]
-        self._groups = [
-            (make_gather([n for n, other in enumerate(self._kinds) if other == kind]), _make_test(kind), kind)
-            for kind in dict.fromkeys(self._kinds)
-        ]
         _hold_attributes([path.value for path in paths])
         storages = [attributes["_storage"] for attributes in before]
         owners = [storage.owner for storage in storages]
         arrays = [get_array(owner) for owner in owners]
         self._classes = [list_classes(storage) for storage in storages]
-        self._are_plain = all(classes == _PLAIN for classes in self._classes)
+        self._are_plain = all(classes == PLAIN for classes in self._classes)
         layers = [_list_layers(storage) for storage in storages]
         self._layers = [(number, ways) for number, ways in enumerate(layers) if ways]
         self._avals = [array.aval for array in arrays]
@@ -125,24 +100,39 @@ class ExpectedOperands:
         """Returns the name and the shape of each operand."""
         return list(zip(self._names, self._shown, strict=True))
 
-    def match(self, tensors: Sequence[Tensor], rest: Sequence[Any] = ()) -> CallOperands | None:
-        """Returns the operands; None if one of them is not what the program was compiled for."""
-        for pick_group, fit, kind in self._groups:
-            if not fit(pick_group(tensors), kind):
-                return None
-        owners: Sequence[Any] = list(map(_get_storage, tensors))
-        if not self._are_plain:
-            if any(self._explain_storages(owners)):
-                return None
-            owners = [storage.owner for storage in owners]
-        elif not set(map(type, owners)) <= _PLAIN:
-            return None
-        if len(set(owners)) != self._owner_count or (self._sharing and self._are_parted(owners)):
-            return None
-        arrays = list(map(get_array, owners))
-        if list(map(_get_aval, arrays)) != self._avals or (self._shardings and any(self._find_moved(arrays))):
-            return None
-        return _new(CallOperands, (tensors, owners, arrays, rest))
+    def list_lines(self, names: Sequence[str], objects: dict[str, Any]) -> Iterator[str]:
+        """Yields the lines that test ``tensors``, and list their ``owners`` and ``arrays``.
+
+        A fresh storage stays fresh, so that the arrays are used under the lock of buffers only.
+
+        Args:
+            names: the variables of the Tensors.
+            objects: those to which the lines refer are added.
+        """
+        for kind in dict.fromkeys(self._kinds):
+            alike = [name for name, other in zip(names, self._kinds, strict=True) if other == kind]
+            head, tensor = "", alike[0]
+            if len(alike) > 1:
+                head, tensor = f"for tensor in {render_tuple(alike)}:\n    ", "tensor"
+            yield f"{head}if {_write_test(tensor, kind, objects)}: return MISSED"
+        read = "*map(get_storage, tensors)" if len(names) > MAX_LINES else "._storage, ".join([*names, ""])
+        yield f"owners = [{read}]"
+        tests: list[str] = []
+        if self._are_plain:
+            tests.append("not PLAIN.issuperset(map(type, owners))")
+        else:
+            yield f"if any({refer(objects, self._explain_storages, 'explain')}(owners)): return MISSED"
+            yield "owners = [storage.owner for storage in owners]"
+        if len(names) > 1:
+            tests.append(f"len({{*owners}}) != {self._owner_count}")
+        if self._sharing:
+            tests.append(f"{refer(objects, self._are_parted, 'are_parted')}(owners)")
+        if tests:
+            yield f"if {' or '.join(tests)}: return MISSED"
+        yield "arrays = list(map(get_array, owners))"
+        moved = f" or any({refer(objects, self._find_moved, 'moved')}(arrays))" if self._shardings else ""
+        yield f"if list(map(get_aval, arrays)) != avals{moved}: return MISSED"
+        objects["avals"] = self._avals
 
     def _are_parted(self, owners: Sequence[Any]) -> bool:
         return any(owners[number] is not owners[other] for number, other in self._sharing)
@@ -156,15 +146,14 @@ class ExpectedOperands:
 
     def restore(self, tensors: Sequence[Tensor]) -> None:
         """Gives Tensors what a call may have changed of what the program was compiled for."""
-        for pick_group, _, kind in self._groups:
-            for tensor in pick_group(tensors):
-                if kind.has_node is None:
-                    continue
-                tensor._requires_grad = kind.requires_grad
-                if kind.has_grad is False:
-                    tensor._grad = None
-                if not kind.has_node:
-                    tensor._grad_fn = None
+        for tensor, kind in zip(tensors, self._kinds, strict=True):
+            if kind.has_node is None:
+                continue
+            tensor._requires_grad = kind.requires_grad
+            if kind.has_grad is False:
+                tensor._grad = None
+            if not kind.has_node:
+                tensor._grad_fn = None
 
     def _explain_storages(self, storages: Sequence[Any]) -> Iterator[str]:
         for number, (storage, classes) in enumerate(zip(storages, self._classes, strict=True)):
@@ -183,8 +172,8 @@ class ExpectedOperands:
             if not isinstance(tensor, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]  what is there now
                 yield f"{name} is no Tensor any more"
                 return
-            if not _make_test(kind)([tensor], kind):
-                yield f"{name} {_compare(tensor, kind)}"
+            if difference := _compare(tensor, kind):
+                yield f"{name} {difference}"
         storages = [tensor._storage for tensor in tensors]
         yield from self._explain_storages(storages)
         owners = [storage.owner for storage in storages]
@@ -208,33 +197,25 @@ def _show_type(aval: Any) -> str:
     return f"{weak}{aval.str_short()} on {dict(aval.sharding.mesh.shape) or 'no mesh'}"
 
 
-def _make_test(kind: TensorKind) -> Callable[[Sequence[Tensor], TensorKind], bool]:
-    """Returns the test whether all of some Tensors are of a kind."""
-    return _write_test(kind.has_grad, kind.has_node, kind.hooks is not _NO_HOOKS)
-
-
-@lru_cache
-def _write_test(has_grad: bool | None, has_node: bool | None, has_hooks: bool) -> Callable[..., bool]:
-    """Writes the test for kinds that are alike in what it need not ask."""
-    hooks = [f"tensor.{name} is not None" for name in ("_backward_hooks", "_post_accumulate_hooks")]
-    if has_hooks:
-        hooks = ["hook_keys(tensor._backward_hooks, tensor._post_accumulate_hooks) != hooks"]
+def _write_test(tensor: str, kind: TensorKind, objects: dict[str, Any]) -> str:
+    """Returns the test whether a Tensor is not of a kind."""
+    hooks = [f"{tensor}.{name} is not None" for name in ("_backward_hooks", "_post_accumulate_hooks")]
+    if kind.hooks is not _NO_HOOKS:
+        objects["hook_keys"] = _hook_keys
+        keys = f"hook_keys({tensor}._backward_hooks, {tensor}._post_accumulate_hooks)"
+        hooks = [f"{keys} != {refer(objects, kind.hooks, 'hooks')}"]
+    attributes = {"_grad_fn": kind.has_node, "_grad": kind.has_grad}
     tests = [
-        "tensor.__class__ is not cls",
-        "tensor._requires_grad is not requires_grad",
-        *([] if has_node is None else [f"tensor._grad_fn is {'' if has_node else 'not '}None"]),
-        *([] if has_grad is None else [f"tensor._grad is {'' if has_grad else 'not '}None"]),
+        f"{tensor}.__class__ is not {refer(objects, kind.cls, kind.cls.__name__)}",
+        f"{tensor}._requires_grad is not {kind.requires_grad}",
+        *[
+            f"{tensor}.{name} is {'' if has else 'not '}None"
+            for name, has in attributes.items()
+            if has is not None
+        ],
         *hooks,
     ]
-    text = f"""
-def fit(tensors, kind):
-    cls, requires_grad, _, _, hooks = kind
-    for tensor in tensors:
-        if {" or ".join(tests)}:
-            return False
-    return True
-"""
-    return define_function(text, "fit", "<oplib.kind of a Tensor>", {"hook_keys": _hook_keys})
+    return " or ".join(tests)
 
 
 def _hold_attributes(tensors: Sequence[Tensor]) -> None:
@@ -263,7 +244,7 @@ def _kind_before(tensor: Tensor, before: dict[str, Any], *, is_read: bool) -> Te
 
 
 def _compare(tensor: Tensor, kind: TensorKind) -> str:
-    """How a Tensor differs from a kind."""
+    """How a Tensor differs from a kind; empty if it is of the kind."""
     if type(tensor) is not kind.cls:
         return "is of another class"
     if tensor._requires_grad is not kind.requires_grad:
@@ -272,7 +253,8 @@ def _compare(tensor: Tensor, kind: TensorKind) -> str:
         return "has lost its grad" if kind.has_grad else "has a grad, and had none"
     if kind.has_node is not None and (tensor._grad_fn is not None) is not kind.has_node:
         return "has lost its history" if kind.has_node else "has a history, and had none"
-    return "has other hooks"
+    hooks = tensor._backward_hooks, tensor._post_accumulate_hooks
+    return "" if _hook_keys(*hooks) == kind.hooks else "has other hooks"
 
 
 def _hook_keys(*hooks: dict[Any, Any] | None) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.node import Edge, TapeNode
 from oplib.autograd.recording.rebase import Overwritten, note_write, rebase_history
 from oplib.autograd.recording.view import StaleView, share_requires_grad
+from oplib.generated_code import refer, render_tuple
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.inference import InferenceStorage
 from oplib.tensor.storage.fresh import FreshStorage, get_array, make_fresh, make_ordinary, set_array
@@ -20,9 +21,19 @@ from oplib.tensor.views.view_storage import make_view_storage
 from oplib.transforms.tracing.entries import put_entry
 from oplib.transforms.tracing.observed_tensor import list_aliases, list_behind
 
+from .call_lines import repeat
 from .effects import Effects, New, NewTensor, Operand, Source
 
 _new: Any = object.__new__
+_NEW = """
+storage = new({kind})
+set_array(storage, returned[{output}])
+storage.version = {version}
+tensor = new(Tensor)
+tensor._storage = storage
+values.append(tensor)
+"""
+_RECORDED = "tensor._requires_grad, tensor._grad_fn, tensor._output_nr = True, node, {slot}"
 
 
 class WriteBack:
@@ -37,6 +48,7 @@ class WriteBack:
 
     Attributes:
         collecting: where these stand among the values of a call.
+        fills: whether a call gives Tensors gradients, or puts something into containers.
         writes: whether a call writes operands.
     """
 
@@ -60,17 +72,15 @@ class WriteBack:
         counted = [operand for operand, _, count in effects.writes if count]
         counted += [operand for operand, alias, _ in effects.alias_writes if not alias]
         self._take_written = make_gather([at[operand] for operand in counted])
-        storages = list(enumerate(effects.new_storages))
-        self._showing = [(number, new) for number, new in storages if new.base is not None]
-        others = (effects.new_grads, effects.attributes, effects.storages, self._showing)
-        self._are_plain = not any(others) and effects.new_tensors == [
-            NewTensor(requires_grad=False, slot=None, storage=number) for number, _ in storages
-        ]
+        self._showing = [(n, new) for n, new in enumerate(effects.new_storages) if new.base is not None]
         self._shown: list[Any] = [new.storage for new in effects.new_tensors]
         self._kinds = list(map(_sort_attributes, effects.new_tensors))
         self._changes_histories = bool(effects.histories or effects.flags)
-        made = [(number, new, new.output) for number, new in storages if new.output is not None]
-        self._new = [(number, output, new.version, _find_kind(new, fresh)) for number, new, output in made]
+        self._new = [
+            (number, new.output, new.version, _find_kind(new, fresh))
+            for number, new in enumerate(effects.new_storages)
+            if new.output is not None
+        ]
         graded = [(Operand(operand), source or [None]) for operand, source in effects.grads]
         graded += [(New(number), source) for number, source in effects.new_grads]
         self._take_graded = self._make_take([tensor for tensor, _ in graded])
@@ -85,9 +95,8 @@ class WriteBack:
         ]
         takes = [self._make_take(one.leaves) for one in effects.entries]
         self._entries = list(zip(keys, takes, [one.spec for one in effects.entries], strict=True))
-        self._fills = bool(graded or self._attributes or self._entries)
-        self._take_results = self._make_take(effects.results)
-        self._unflatten = effects.spec.unflatten
+        self._results = list(map(self._place, effects.results))
+        self.fills = bool(graded or self._attributes or self._entries)
 
     def _place(self, source: Any) -> int:
         """Returns where something stands among the values of a call.
@@ -144,6 +153,38 @@ class WriteBack:
         for operand, index, count in self._effects.alias_writes:
             list_aliases(tensors[self._at[operand]]._storage)[index].version += count
 
+    def list_lines(self, objects: dict[str, Any]) -> tuple[list[str], str]:
+        """Returns the lines that make the new Tensors of a call, and the expression of its result.
+
+        The objects to which these refer are added to the others.
+        """
+        effects = self._effects
+        slots = [new.slot for new in effects.new_tensors]
+        plain = [
+            NewTensor(requires_grad=slot is not None, slot=slot, storage=number)
+            for number, slot in enumerate(slots)
+        ]
+        if (
+            self._showing
+            or effects.storages
+            or effects.new_tensors != plain
+            or 0 < slots.count(None) < len(slots)
+        ):
+            lines = ["values = write_back.make(tensors, returned, node)"]
+        else:
+            lines = ["write_back.change_histories(tensors, node)"] if self._changes_histories else []
+            rows = [(*made, slot) for made, slot in zip(self._new, slots, strict=True)]
+            new = _NEW + (_RECORDED if rows and None not in slots else "")
+            lines += [
+                "values = [*tensors, *returned]",
+                *repeat(new, "_ output version kind slot", rows, objects),
+            ]
+            lines += [f"values += {refer(objects, self._constants, 'constants')}"] if self._constants else []
+        results = [f"values[{index}]" for index in self._results]
+        if effects.spec.is_leaf():
+            return lines, results[0]
+        return lines, f"{refer(objects, effects.spec.unflatten, 'unflatten')}({render_tuple(results)})"
+
     def make(self, tensors: Sequence[Tensor], returned: Sequence[Any], node: TapeNode | None) -> list[Any]:
         """Gives operands their histories, makes the new Tensors, and returns the values of the call."""
         storages: list[Any] = [None] * len(self._effects.new_storages)
@@ -152,25 +193,13 @@ class WriteBack:
             storage = storages[number] = _new(kind)
             set_array(storage, returned[output])
             storage.version = version
-            if self._are_plain:
-                tensor = _new(Tensor)
-                tensor._storage = storage
-                values.append(tensor)
-        if self._are_plain:
-            if self._changes_histories:
-                self._change_histories(tensors, node)
-            values += self._constants
-            return values
-        if self._showing:
-            self._show(tensors, storages)
+        self._show(tensors, storages)
         shown = [  # before operands show others
             storages[source] if source.__class__ is int else self._find(source, tensors, storages)
             for source in self._shown
         ]
-        if self._effects.storages:
-            self._turn(tensors, storages)
-        if self._changes_histories:
-            self._change_histories(tensors, node)
+        self._turn(tensors, storages)
+        self.change_histories(tensors, node)
         for storage, (kind, slot, root, others) in zip(shown, self._kinds):  # noqa: B905  the keyword costs time
             tensor = _new(kind)
             values.append(tensor)
@@ -217,7 +246,7 @@ class WriteBack:
         for tensor, storage in zip(changed, shown, strict=True):
             tensor._storage = storage
 
-    def _change_histories(self, tensors: Sequence[Tensor], node: TapeNode | None) -> None:
+    def change_histories(self, tensors: Sequence[Tensor], node: TapeNode | None) -> None:
         """Gives operands their histories, before new views of them are made."""
         effects, at = self._effects, self._at
         for operand, slot in effects.histories:
@@ -230,16 +259,14 @@ class WriteBack:
                 tensor._requires_grad = value
                 share_requires_grad(tensor, value)
 
-    def complete(self, containers: Sequence[Any], values: Sequence[Any]) -> Any:
-        """Gives Tensors their gradients, fills new Tensors and containers, and returns the result."""
-        if self._fills:
-            for tensor, grad in zip(self._take_graded(values), self._take_grads(values)):  # noqa: B905  costs time
-                tensor._grad = grad
-            for tensor, key, take, spec in self._attributes:
-                values[tensor].__dict__[key] = spec.unflatten(take(values))
-            for container, (key, take, spec) in zip(containers, self._entries, strict=False):
-                put_entry(container, values[key], spec.unflatten(take(values)))
-        return self._unflatten(self._take_results(values))
+    def fill(self, containers: Sequence[Any], values: Sequence[Any]) -> None:
+        """Gives Tensors their gradients, and fills new Tensors and containers."""
+        for tensor, grad in zip(self._take_graded(values), self._take_grads(values)):  # noqa: B905  costs time
+            tensor._grad = grad
+        for tensor, key, take, spec in self._attributes:
+            values[tensor].__dict__[key] = spec.unflatten(take(values))
+        for container, (key, take, spec) in zip(containers, self._entries, strict=False):
+            put_entry(container, values[key], spec.unflatten(take(values)))
 
     def list_edges(self, values: Sequence[Any]) -> list[Edge | None]:
         """Returns where the gradients of the Tensors go that collect one since the call."""

@@ -83,27 +83,26 @@ class ProgramTable(Generic[P]):
 
     Attributes:
         by_key: the programs for each kind of call, the latest first.
+        latest: the programs that the last call used.
     """
 
     def __init__(self) -> None:
         self.by_key: dict[Any, list[P]] = {}  # no OrderedDict: that hashes its keys again
         self._order: dict[int, None] = {}  # the lists of programs by their id, the latest used last
-        self._latest: list[P] = []
+        self.latest: list[P] = []
 
-    def list_programs(self, key: Any) -> list[P]:
-        """Returns the programs for a kind of call."""
-        programs = self.by_key.get(key, [])
-        if programs and programs is not self._latest:
-            self._latest = programs
+    def note_use(self, programs: list[P]) -> None:
+        """Notes that a call uses one of these programs; call it if they are not the latest."""
+        if programs:
+            self.latest = programs
             self._order[id(programs)] = self._order.pop(id(programs), None)
-        return programs
 
     def add(self, key: Any, program: P) -> None:
         """Enters a program; the least recently used ones make way for it."""
         programs = self.by_key.setdefault(key, [])
         programs.insert(0, program)
         del programs[MAX_PROGRAMS:]
-        self.list_programs(key)
+        self.note_use(programs)
         if len(self.by_key) > MAX_PROGRAMS:
             oldest = next(iter(self._order))
             del self._order[oldest]
@@ -113,4 +112,4 @@ class ProgramTable(Generic[P]):
         """Forgets all programs."""
         self.by_key.clear()
         self._order.clear()
-        self._latest = []
+        self.latest = []

@@ -1,8 +1,8 @@
-"""Readers: generated functions that find the operands of a program again.
+"""Readers: the lines of generated functions that find the operands of a program again.
 
-A reader goes the ways that were found while tracing, from the function and the leaves of the arguments to the
-Tensors that the program reads or writes. It returns None where a way is gone, or where something on the way
-differs from what the program was compiled for. Its lines are written once for each program.
+These lines go the ways that were found while tracing, from the function and the leaves of the arguments to
+the Tensors that the program reads or writes. They refuse a call where a way is gone, or where something on
+the way differs from what the program was compiled for.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import sys
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from operator import is_, itemgetter
 from typing import Any
 from weakref import ref
 
-from oplib.generated_code import define_function
+from oplib.generated_code import define_function, fill_template, render_tuple
 from oplib.tensor import default_generator
 
 from .candidates import Candidates
@@ -31,10 +31,18 @@ _MAX_SHOWN = 8
 _OF_IS = frozenset({"a is b", "is_", "is_not"})
 _SIZED = (dict, list, tuple, deque)
 _ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+_READ = """
+def read(function, leaves):
+    try:
+        {find}
+        return {tensors}, {rest}
+    except errors:
+        return {gone}
+"""
 
 
 class Reader:
-    """Writes the reader of one program.
+    """Finds the operands of one program, or writes another function that does.
 
     Args:
         name: of the function.
@@ -46,7 +54,8 @@ class Reader:
         generators: the paths of Generators; None for one that is not wanted.
 
     Attributes:
-        read: the reader: ``(function, leaves) -> (paths, (*containers, *generators))``, or None.
+        tensors: the variables of the operands.
+        rest: those of the containers and Generators.
     """
 
     def __init__(
@@ -78,18 +87,25 @@ class Reader:
             self._compare_ways(path, candidates, places)
         if self._names_of_code.probes_objects:
             self._add_distinction(candidates.guarded)
+        self.tensors = [self._read(path) for path in paths]
         rest = [*[container for container, _, _ in changed], *generators]
-        groups = [[None if path is None else self._read(path) for path in group] for group in (paths, rest)]
-        results = ["".join(f"{name}, " for name in group) for group in groups]
+        self.rest = [None if path is None else self._read(path) for path in rest]
         self._filename = f"<oplib.reader {next(_numbers)} of {name}>"
-        self.read = self._write("(({}), ({}))".format(*results), "None")
 
-    def explain(self, function: Any, leaves: Any) -> str:
-        """Returns what differs on the ways to the operands; empty if nothing does."""
-        return self._write("''", "{reason!r} + {detail}")(function, leaves)
+    @cached_property
+    def read(self) -> Callable[[Any, Any], tuple[Any, Any] | str]:
+        """Returns ``(operands, (*containers, *generators))`` for a function and leaves, or what differs."""
+        return self.write(_READ, "{reason!r} + {detail}", {})
 
-    def _write(self, result: str, refusal: str) -> Callable[..., Any]:
-        """Writes the reader, which returns one of two expressions: for a call that fits, or for another."""
+    def write(self, template: str, refusal: str, objects: dict[str, Any], **parts: str) -> Any:
+        """Writes a function that finds the operands.
+
+        Args:
+            template: of the function ``read``, with ``{find}`` for the lines.
+            refusal: the expression that the function returns for a call that does not fit.
+            objects: to which other parts of the template refer, by name.
+            **parts: of the template.
+        """
         lines = [
             line
             if isinstance(line, str)
@@ -97,17 +113,12 @@ class Reader:
             for line in self._lines
         ]
         gone = refusal.format(reason="the way to a captured Tensor has changed", detail="''")
-        text = "\n".join(
-            [
-                "def read(function, leaves):",
-                "    try:",
-                *[f"        {line}" for line in lines],
-                f"        return {result}",
-                "    except errors:",
-                f"        return {gone}",
-            ]
-        )
-        return define_function(text, "read", self._filename, dict(self._namespace))
+        parts |= {"tensors": render_tuple(self.tensors), "rest": render_tuple(list(map(str, self.rest)))}
+        text = fill_template(template, find="\n".join(lines), gone=gone, **parts)
+        namespace = {**self._namespace, **objects}
+        function = define_function(text, "read", self._filename, namespace)
+        del namespace["read"]  # such a circle would keep the program alive
+        return function
 
     def _constant(self, value: Any) -> str:
         name = f"k{len(self._namespace)}"

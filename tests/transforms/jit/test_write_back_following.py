@@ -12,7 +12,6 @@ import pytest
 import oplib
 from oplib.errors import ArgumentError
 from oplib.tensor.storage.fresh import FreshStorage, get_array
-from oplib.transforms.jit import operands
 
 CALLS = 4
 TWO = oplib.tensor([2.0, 1.0])
@@ -235,10 +234,16 @@ def test_an_argument_that_is_captured_too_is_noticed():
     assert_equal(mine, theirs)
 
 
+def find_objects(step):
+    """Returns the objects to which the function refers that serves the calls of the only program."""
+    (programs,) = step._programs.by_key.values()
+    return programs[0].serve.__globals__
+
+
 def train_beside(monkeypatch, mine, theirs, calls, *, before=None, after=None):
     """Trains both, and does something right before or after each run of the compiled program."""
-    (programs,) = mine.step._programs.by_key.values()
-    run = programs[0]._run
+    objects = find_objects(mine.step)
+    run = objects["run"]
 
     def run_beside(*inputs):
         if before is not None:
@@ -249,7 +254,7 @@ def train_beside(monkeypatch, mine, theirs, calls, *, before=None, after=None):
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(programs[0], "_run", run_beside)
+        patch.setitem(objects, "run", run_beside)
         train(mine, theirs, calls=calls)
     assert_equal(mine, theirs)
     train(mine, theirs)
@@ -310,16 +315,15 @@ def test_what_is_read_before_the_program_runs_stays_valid(monkeypatch):
     """A finalizer may read after the operands are found."""
     mine, theirs = CompiledModel(), Model()
     train(mine, theirs)
-    (programs,) = mine.step._programs.by_key.values()
-    list_inputs, held = programs[0]._list_inputs, []
+    objects, held = find_objects(mine.step), []
+    take_cleared = objects["take_cleared"]
 
-    def list_and_read(*given):
-        found = list_inputs(*given)
+    def read_and_take(tensors):
         held.append(mine.weights[0].detach().array)
-        return found
+        return take_cleared(tensors)
 
     with monkeypatch.context() as patch:
-        patch.setattr(programs[0], "_list_inputs", list_and_read)
+        patch.setitem(objects, "take_cleared", read_and_take)
         train(mine, theirs, calls=2)
     assert [array.shape for array in map(np.asarray, held)] == [(2,), (2,)]
     train(mine, theirs)
@@ -369,13 +373,12 @@ def test_a_failure_of_a_call_that_follows_removes_the_gradients_only(monkeypatch
     """The step sets them to None before it computes new ones, so their memory is free by then."""
     mine, theirs = CompiledModel(), Model()
     train(mine, theirs)
-    (programs,) = mine.step._programs.by_key.values()
 
     def fail(*inputs):
         raise RuntimeError("no memory")
 
     with monkeypatch.context() as patch:
-        patch.setattr(programs[0], "_run", fail)
+        patch.setitem(find_objects(mine.step), "run", fail)
         with pytest.raises(RuntimeError, match="no memory"):
             mine.step(TWO)
     assert [weight.grad for weight in mine.weights] == [None, None]
@@ -394,23 +397,22 @@ def _read_gradient(model):
     _ = model.weights[0].grad
 
 
-@pytest.mark.parametrize("step", ["match", "get_array"])
+@pytest.mark.parametrize("step", ["get_array", "get_aval"])
 @pytest.mark.parametrize("read", [_read_momentum, _read_gradient])
 @pytest.mark.parametrize("calls", [1, CALLS])
 def test_what_is_read_while_a_call_finds_its_operands_is_there(monkeypatch, read, calls, step):
     """A signal handler may run between two lines of the call."""
     mine, theirs = CompiledModel(), Model()
     train(mine, theirs, calls=calls)
-    (programs,) = mine.step._programs.by_key.values()
-    place = programs[0].operands if step == "match" else operands
-    take = getattr(place, step)
+    objects = find_objects(mine.step)
+    take = objects[step]
 
     def take_and_read(*args):
         read(mine)
         return take(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(place, step, take_and_read)
+        patch.setitem(objects, step, take_and_read)
         train(mine, theirs, calls=1)
     assert_equal(mine, theirs)
     train(mine, theirs)
@@ -421,15 +423,15 @@ def test_the_old_gradients_are_freed_before_the_program_runs(monkeypatch):
     model = CompiledModel()
     train(model)
     arrays = [weakref.ref(get_array(weight._grad._storage)) for weight in model.weights]
-    (programs,) = model.step._programs.by_key.values()
-    run, freed = programs[0]._run, []
+    objects, freed = find_objects(model.step), []
+    run = objects["run"]
 
     def run_and_look(*inputs):
         freed.append([array() is None for array in arrays])
         return run(*inputs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(programs[0], "_run", run_and_look)
+        patch.setitem(objects, "run", run_and_look)
         train(model, calls=1)
     assert freed == [[True, True]]
 
@@ -483,15 +485,15 @@ def test_what_is_read_after_the_program_has_run_loses_no_tensor(monkeypatch):
     step = oplib.jit(lambda: x.add_(1.0))
     for _ in range(3):
         step()
-    (programs,) = step._programs.by_key.values()
-    note = programs[0]._write_back.note
+    write_back = find_objects(step)["write_back"]
+    note = write_back.note
 
     def read_and_note(tensors):
         _ = x._storage.array
         note(tensors)
 
     with monkeypatch.context() as patch:
-        patch.setattr(programs[0]._write_back, "note", read_and_note)
+        patch.setattr(write_back, "note", read_and_note)
         step()
     assert x._version == 4
     assert (x.numpy() == 4.0).all()
@@ -505,14 +507,13 @@ def test_an_interrupt_by_a_handler_that_reads_loses_no_tensor(monkeypatch):
     step = oplib.jit(lambda: (x.add_(1.0), y.add_(1.0)))
     for _ in range(3):
         step()
-    (programs,) = step._programs.by_key.values()
 
     def read_and_raise(tensors):
         _ = x._storage.array
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(programs[0]._write_back, "note", read_and_raise)
+        patch.setattr(find_objects(step)["write_back"], "note", read_and_raise)
         with pytest.raises(KeyboardInterrupt):
             step()
     assert (x.tolist(), y.tolist()) == ([4.0] * 4, [4.0] * 4)
@@ -527,15 +528,15 @@ def test_what_is_read_while_inputs_are_copied_stays_valid(monkeypatch):
     for _ in range(3):
         step()
     _ = x.array  # so x is copied, and y is not
-    (programs,) = step._programs.by_key.values()
-    copy = programs[0]._copy_read
+    objects = find_objects(step)
+    copy = objects["copy_read"]
 
     def copy_and_read(*given):
         copy(*given)
         held.append(y.array)
 
     with monkeypatch.context() as patch:
-        patch.setattr(programs[0], "_copy_read", copy_and_read)
+        patch.setitem(objects, "copy_read", copy_and_read)
         step()
     assert (np.asarray(held[0]) == 3.0).all()
     assert (y.numpy() == 4.0).all()
