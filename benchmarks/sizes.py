@@ -374,11 +374,7 @@ REASONS = {
     "inv": "XLA calls LAPACK for each matrix",
     "det": "XLA calls LAPACK for each matrix",
     "lstsq": "two decompositions by singular values: the rank and the solution are those of torch's driver",
-    **dict.fromkeys(("fmod", "remainder"), "a division of doubles for each item"),
-    **dict.fromkeys(
-        ("atan2", "tan", "sin", "cos"), "computed in doubles, which are half as many in a vector"
-    ),
-    "exp2": SCALAR,
+    **dict.fromkeys(("fmod", "remainder", "atan2", "tan", "sin", "cos", "exp2"), SCALAR),
 }
 KEYS = "keys of the size of the operand, which order nan as torch does"
 CALLS = "calls on the tape, where plain JAX compiles all into one program"
@@ -400,7 +396,6 @@ REASONS_BESIDE_JAX = {
     "scatter": "checks each index, where plain JAX drops those outside",
     "gather": "checks each index",
     "cross_entropy": CALLS,
-    **dict.fromkeys(("fmod", "remainder", "atan2"), "both operands in doubles are stored"),
     "exp2": "exact at whole numbers, where XLA's is not",
     "nan": "a count of the numbers beside their sum",
     "norm": CALLS,

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
-from oplib.builtin.kernels import doubles
 from oplib.builtin.kernels.promotion import (
     broadcast,
     compute_dtype,
@@ -302,8 +301,8 @@ FUNCTIONS = (
     ),
     make_unary("log", lax.log, "natural logarithm", autocast="cuda float32"),
     make_unary("sqrt", lax.sqrt, "square root", from_output(lambda g, y: g / jnp.conj(2 * y))),
-    make_unary("sin", doubles.sin, "sine"),
-    make_unary("cos", doubles.cos, "cosine"),
+    make_unary("sin", lax.sin, "sine"),
+    make_unary("cos", lax.cos, "cosine"),
     make_unary(
         "tanh",
         lax.tanh,

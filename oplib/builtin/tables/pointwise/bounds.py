@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels import doubles
 from oplib.builtin.kernels.promotion import (
     broadcast,
     compute_dtype,
@@ -121,10 +120,7 @@ def _div_rounded(self: Any, other: Any, *, rounding_mode: str) -> Any:
     return lax.stop_gradient(elementwise(_ROUNDINGS[rounding_mode])(self, other))
 
 
-@jax.custom_jvp
-def _remainder(x: Any, y: Any) -> Any:
-    rest = doubles.rem(x, y)
-    return jnp.where((rest != 0) & ((rest < 0) != (y < 0)), rest + y, rest)
+_remainder = jax.custom_jvp(jnp.remainder)
 
 
 @_remainder.defjvp
@@ -165,7 +161,7 @@ DIVISIONS = (
     ),
     *make_pairs(
         "fmod",
-        elementwise(doubles.rem),
+        elementwise(lax.rem),
         "remainder of self / other, with the sign of self",
         dtypes="ihf",
     ),

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.autograd.engine.validation import sum_to
-from oplib.builtin.kernels import doubles
 from oplib.builtin.kernels.gamma import compute_lgamma, compute_polygamma
 from oplib.builtin.kernels.promotion import (
     broadcast,
@@ -121,14 +120,14 @@ _ACOSH = Derivative(backward=_acosh_backward, setup_context=save_inputs)
 TRIGONOMETRIC = (
     make_unary(
         "tan",
-        doubles.tan,
+        lax.tan,
         "tangent",
         from_output(lambda g, y: g * jnp.conj(1 + y * y)),
         autocast="cuda float32",
     ),
-    make_unary("asin", doubles.asin, "inverse sine", aliases=("arcsin",), autocast="cuda float32"),
-    make_unary("acos", doubles.acos, "inverse cosine", aliases=("arccos",), autocast="cuda float32"),
-    make_unary("atan", doubles.atan, "inverse tangent", _make_atan(1), aliases=("arctan",)),
+    make_unary("asin", lax.asin, "inverse sine", aliases=("arcsin",), autocast="cuda float32"),
+    make_unary("acos", lax.acos, "inverse cosine", aliases=("arccos",), autocast="cuda float32"),
+    make_unary("atan", lax.atan, "inverse tangent", _make_atan(1), aliases=("arctan",)),
     make_unary("sinh", lax.sinh, "hyperbolic sine", autocast="cuda float32"),
     make_unary("cosh", lax.cosh, "hyperbolic cosine", autocast="cuda float32"),
     make_unary("asinh", lax.asinh, "inverse hyperbolic sine", aliases=("arcsinh",)),
@@ -308,7 +307,7 @@ def _heaviside(x: Any, values: Any) -> Any:
 PAIRS = (
     ItemRow(
         "atan2(Tensor self, Tensor other) -> Tensor",
-        elementwise(doubles.atan2, floating=True),
+        elementwise(lax.atan2, floating=True),
         "angle of the point (other, self); the gradient at the origin is 0",
         derivative=_ATAN2,
         in_place=True,
