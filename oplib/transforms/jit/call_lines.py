@@ -99,7 +99,9 @@ backward.complete_node(node, recipe, links, returned)
 """
 
 
-def repeat(template: str, names: str, rows: Sequence[tuple[Any, ...]], objects: dict[str, Any]) -> list[str]:
+def repeat_lines(
+    template: str, names: str, rows: Sequence[tuple[Any, ...]], objects: dict[str, Any]
+) -> list[str]:
     """Returns the lines of a template for each row of values, or a loop over many rows.
 
     Args:

@@ -40,7 +40,7 @@ from .call_lines import (
     WRITE,
     WRITING,
     copy_read,
-    repeat,
+    repeat_lines,
 )
 from .call_trace import Trace, TracedBackward
 from .effects import New, Operand
@@ -218,26 +218,7 @@ class Program:
         objects |= {"may_take_apart": self.may_take_apart, "copy_read": partial(copy_read, self._donated)}
         objects |= {"turned": turned, "collecting": write_back.collecting}
         objects |= {name: make_gather(indices) for name, indices in picked.items()}
-        count, starts = len(effects.entries), reader.rest[len(effects.entries) :]
-        record, link, complete = ("", "", "") if self._backward is None else (RECORD, LINK, COMPLETE)
-        find = "list" if self.operands.are_leaves(picked["take_linked"]) else "find_links"
-        made, result = write_back.list_lines(objects)
-        changes = [(count + n, change) for n, change in effects.generators]
-        body = fill_template(
-            BODY,
-            clear=CLEAR if picked["take_cleared"] else "",
-            compute=REUSE if self._donated else "returned = run(*inputs)",
-            record=record,
-            write=WRITE if write_back.writes else "",
-            link=link.format(find=find),
-            make="\n".join(made),
-            complete=complete,
-            fill="write_back.fill(rest, values)" if write_back.fills else "",
-            result=result,
-            advance="\n".join(repeat("advance(rest[{place}], {change})", "place change", changes, objects)),
-        )
-        if write_back.writes:
-            body = fill_template(WRITING, body=body)
+        starts = reader.rest[len(effects.entries) :]
         draw = [f"key_{name}, count_{name} = {name}.start" for name in starts if name]
         ahead = 0 if draw else 2 * len(starts)
         if draw:
@@ -254,8 +235,32 @@ class Program:
             draw="\n".join(draw),
             inputs=", ".join([*inputs, *[f"values[{n - ahead}]" for n in self._rest]]),
             read_out="tuple(map(read_array, take_read_out(owners)))" if picked["take_read_out"] else "",
-            body=body,
+            body=self._write_body(picked, objects),
         )
+
+    def _write_body(self, picked: dict[str, Sequence[int]], objects: dict[str, Any]) -> str:
+        """Returns the lines that run the program, and do to Tensors what the user's function does."""
+        effects, write_back = self._effects, self._write_back
+        record, link, complete = ("", "", "") if self._backward is None else (RECORD, LINK, COMPLETE)
+        find = "list" if self.operands.are_leaves(picked["take_linked"]) else "find_links"
+        made, result = write_back.list_lines(objects)
+        changes = [(len(effects.entries) + n, change) for n, change in effects.generators]
+        body = fill_template(
+            BODY,
+            clear=CLEAR if picked["take_cleared"] else "",
+            compute=REUSE if self._donated else "returned = run(*inputs)",
+            record=record,
+            write=WRITE if write_back.writes else "",
+            link=link.format(find=find),
+            make="\n".join(made),
+            complete=complete,
+            fill="write_back.fill(rest, values)" if write_back.fills else "",
+            result=result,
+            advance="\n".join(
+                repeat_lines("advance(rest[{place}], {change})", "place change", changes, objects)
+            ),
+        )
+        return fill_template(WRITING, body=body) if write_back.writes else body
 
     def compile(self, inputs: Sequence[Any], arrays: Sequence[Any]) -> None:
         """Compiles the program for one call. JAX finds it again when it is run.

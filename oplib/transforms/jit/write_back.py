@@ -21,7 +21,7 @@ from oplib.tensor.views.view_storage import make_view_storage
 from oplib.transforms.tracing.entries import put_entry
 from oplib.transforms.tracing.observed_tensor import list_aliases, list_behind
 
-from .call_lines import repeat
+from .call_lines import repeat_lines
 from .effects import Effects, New, NewTensor, Operand, Source
 
 _new: Any = object.__new__
@@ -177,7 +177,7 @@ class WriteBack:
             new = _NEW + (_RECORDED if rows and None not in slots else "")
             lines += [
                 "values = [*tensors, *returned]",
-                *repeat(new, "_ output version kind slot", rows, objects),
+                *repeat_lines(new, "_ output version kind slot", rows, objects),
             ]
             lines += [f"values += {refer(objects, self._constants, 'constants')}"] if self._constants else []
         results = [f"values[{index}]" for index in self._results]

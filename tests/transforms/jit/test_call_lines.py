@@ -9,7 +9,7 @@ import jax
 import pytest
 
 import oplib
-from oplib.transforms.jit.call_lines import repeat
+from oplib.transforms.jit.call_lines import repeat_lines
 
 pytestmark = pytest.mark.spec("J.2")
 
@@ -23,7 +23,7 @@ def test_few_rows_are_lines_and_many_rows_a_loop():
     for count in (2, 20):
         rows = [(number, [number]) for number in range(count)]
         objects = {"found": {}}
-        lines = repeat("found[{key}] = {held}", "key held", rows, objects)
+        lines = repeat_lines("found[{key}] = {held}", "key held", rows, objects)
         exec("\n".join(lines), objects)
         assert objects["found"] == dict(rows)
         assert len(lines) == 2
