@@ -126,3 +126,55 @@ def test_the_error_of_a_kernel_keeps_what_the_user_handles():
         fail()
     assert isinstance(caught.value.__context__, KeyError)
     assert not caught.value.__suppress_context__
+
+
+MANY = 3000
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: oplib.quantile(oplib.ones(3), oplib.linspace(0, 2, MANY)), "range [0, 1]; one is 1.0"),
+        (
+            lambda: oplib.repeat_interleave(oplib.ones(MANY), oplib.arange(MANY) - 7),
+            "can not be negative; one is -7.",
+        ),
+        (
+            lambda: oplib.nn.functional.embedding_bag(
+                oplib.arange(9), oplib.ones(9, 2), oplib.arange(1, MANY + 1)
+            ),
+            f"they are 1 and {MANY}.",
+        ),
+        (
+            lambda: oplib.nn.functional.ctc_loss(
+                oplib.zeros(2, MANY, 3), oplib.ones(MANY, 1, dtype=int), (3,) * MANY, (1,) * MANY
+            ),
+            "at most 2; they are from 3 to 3.",
+        ),
+        (
+            lambda: oplib.nn.functional.ctc_loss(
+                oplib.zeros(2, MANY, 3), oplib.ones(MANY, dtype=int), (1,) * MANY, (1, 2) * (MANY // 2)
+            ),
+            f"{MANY}; they are from 1 to 2, and {MANY * 3 // 2} in all.",
+        ),
+        (lambda: oplib.broadcast_shapes(*[(size,) for size in range(2, MANY)]), "or be 1. Got [(2,), (3,), "),
+        (lambda: oplib.ones(2).uniform_(*range(MANY)), "it takes from and to, but got [0, 1, 2, "),
+        (lambda: oplib.vmap(lambda xs: xs[0])(list(map(oplib.ones, range(1, 20)))), "Got sizes [1, 2, 3, "),
+        (
+            lambda: oplib.scan(lambda c, xs: (c, c), oplib.ones(1), list(map(oplib.ones, range(1, 20)))),
+            "Got first dimensions [1, 2, 3, ",
+        ),
+        (
+            lambda: oplib.autograd.functional.vjp(lambda *xs: xs, (oplib.ones(2),) * 50),
+            "Got 50 of sizes [[2], [2], ",
+        ),
+        (
+            lambda: oplib.testing.assert_close({"a": [1.0] * MANY}, {"a": [1.0] * (MANY + 1)}),
+            f"at '['a'][{MANY}]'. Got PyTreeSpec(",
+        ),
+    ],
+)
+def test_an_error_of_many_values_names_one_or_a_few_of_them(call, text):
+    with pytest.raises(OplibError, match=re.escape(text)) as caught:
+        call()
+    assert len(str(caught.value)) <= 400

@@ -413,8 +413,8 @@ def _read_iterable(params: Any) -> Any:
     names = [member[0] if _is_named(member) else None for member in members]
     if None in names or len(set(names)) < len(names):
         raise ArgumentValueError(
-            f"Optimizer: all parameters should be with or without names, and each with its own. Got {names}. "
-            "Give each a name, or none."
+            f"Optimizer: all parameters should be with or without names, and each with its own. Got "
+            f"{describe(names)}. Give each a name, or none."
         )
     return dict(members)
 

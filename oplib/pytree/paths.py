@@ -59,6 +59,6 @@ def key_get(tree: Any, path: Iterable[Any]) -> Any:
 
 def find_different_path(spec: TreeSpec, other: TreeSpec) -> str:
     """Returns the path of the first leaf of one structure that the other does not have."""
-    ours, theirs = spec.accessors(), other.accessors()
+    ours, theirs = dict.fromkeys(spec.accessors()), dict.fromkeys(other.accessors())
     missing = [path for path in theirs if path not in ours] or [path for path in ours if path not in theirs]
     return keystr(missing[0]) if missing else ""

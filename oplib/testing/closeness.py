@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from oplib.errors import ArgumentValueError, OpMismatchError
+from oplib.errors import ArgumentValueError, OpMismatchError, describe
 from oplib.library.opcheck.comparison import Tolerance, find_difference
 from oplib.pytree import tree_flatten_dataclasses
+from oplib.pytree.paths import find_different_path
 from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point
 
@@ -70,8 +71,9 @@ def assert_close(
     right, expected_structure = tree_flatten_dataclasses(expected)
     if structure != expected_structure:
         raise OpMismatchError(
-            f"assert_close: the trees have different structures. Got {structure} and {expected_structure}. "
-            "Compare values of one structure."
+            "assert_close: the trees have different structures, at "
+            f"'{find_different_path(structure, expected_structure)}'. Got {describe(structure)} and "
+            f"{describe(expected_structure)}. Compare values of one structure."
         )
     for accessor, value, due in zip(structure.accessors(), left, right, strict=True):
         difference = _compare(value, due, rtol, atol, equal_nan=equal_nan, check_dtype=check_dtype)

@@ -227,7 +227,7 @@ def _listed_inputs(inputs: Any, caller: str) -> tuple[Any, ...]:
     if inputs.__class__ not in (Tensor, tuple, list) and isinstance(inputs, Mapping):  # an ABC asks slowly
         raise GradientTypeError(
             f"{caller}: 'inputs' is a {type(inputs).__name__}, and only a plain dict is taken as a mapping. "
-            f"Got keys {list(cast('Mapping[Any, Any]', inputs))}. Give dict(inputs)."
+            f"Got keys {describe(list(cast('Mapping[Any, Any]', inputs)))}. Give dict(inputs)."
         )
     return _listed(inputs)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from oplib.errors import AutogradError, GradientTypeError
+from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.tensor import Tensor, upcalls
 
 Function = Callable[..., Any]
@@ -90,7 +90,8 @@ def take_vector(v: Any, like: Group, caller: str, *, create_graph: bool) -> Tens
         if len(tensors) != 1 or tensors[0].numel() != 1:
             raise AutogradError(
                 f"{caller}: the vector v can only be None if {like.name} is a single Tensor with a single "
-                f"element. Got {len(tensors)} of sizes {[list(tensor.shape) for tensor in tensors]}. Give v."
+                f"element. Got {len(tensors)} of sizes "
+                f"{describe([list(tensor.shape) for tensor in tensors])}. Give v."
             )
         return None
     _, members = take_tuple(v, "v", caller)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from oplib.errors import AutogradError, MissingRuleError
+from oplib.errors import AutogradError, MissingRuleError, describe
 from oplib.pytree import TreeSpec, leaf_unless_list_of, tree_flatten, tree_unflatten
 from oplib.pytree.paths import find_different_path
 from oplib.tensor import Tensor
@@ -133,8 +133,9 @@ def _make_backward(backward: Callable[..., Any]) -> Callable[..., Any]:
         if spec != metadata.input_spec:
             raise AutogradError(
                 f"{ctx.name()}: backward must return gradients in the same structure as the arguments. They "
-                f"differ at {find_different_path(spec, metadata.input_spec)}. Got {spec}, expected "
-                f"{metadata.input_spec}. Return a list for a list; None may stand inside it."
+                f"differ at {find_different_path(spec, metadata.input_spec)}. Got {describe(spec)}, "
+                f"expected {describe(metadata.input_spec)}. Return a list for a list; None may stand inside "
+                "it."
             )
         return (*flat, None)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from oplib.autograd.nodes.gradient_representation import is_array_class
-from oplib.errors import AutogradError
+from oplib.errors import AutogradError, describe
 from oplib.pytree import TreeSpec, tree_flatten_dataclasses, tree_unflatten
 from oplib.pytree.paths import find_different_path
 from oplib.tensor import Tensor
@@ -83,7 +83,8 @@ def flatten_gradients(gradients: Sequence[Any], specs: Specs, name: str) -> list
                 raise AutogradError(
                     f"{name}: the gradient of argument {position} must have the same structure as the "
                     f"argument. They differ at [{position}]{find_different_path(structure, spec)}. Got "
-                    f"{structure}, expected {spec}. Put None where a tensor has none, or return None for all."
+                    f"{describe(structure)}, expected {describe(spec)}. Put None where a tensor "
+                    "has none, or return None for all."
                 )
             leaves.extend(parts)
     return leaves

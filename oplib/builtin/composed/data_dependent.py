@@ -154,7 +154,7 @@ def repeat_interleave(
 def _read_counts(repeats: Any) -> np.ndarray[Any, Any]:
     counts = read_values("repeat_interleave", repeats)
     if (counts < 0).any():
-        raise ArgumentError(f"repeats can not be negative; they are {counts.tolist()}", "Give 0 or more.")
+        raise ArgumentError(f"repeats can not be negative; one is {counts.min()}", "Give 0 or more.")
     return counts
 
 

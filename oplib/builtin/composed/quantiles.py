@@ -76,10 +76,8 @@ def _find(op: str, input: Any, q: Any, dim: int | None, keepdim: bool, interpola
     if not is_number and (q.dtype != input.dtype or q.ndim > 1):
         raise ArgumentError("q must be a scalar or 1D tensor of the dtype of the input", "Convert it.")
     parts = np.asarray(q) if is_number else read_known(q)
-    if parts is not None and not ((parts >= 0) & (parts <= 1)).all():
-        raise ArgumentError(
-            f"q values must be in the range [0, 1]; they are {parts.tolist()}", "Divide them."
-        )
+    if parts is not None and (wrong := parts[~((parts >= 0) & (parts <= 1))]).size:
+        raise ArgumentError(f"q values must be in the range [0, 1]; one is {wrong[0]}", "Divide them.")
     axis = find_dim(input.ndim, 0 if dim is None else dim)
     if 0 in (input.shape if dim is None else input.shape[axis : axis + 1]):
         raise ArgumentError("input tensor must be non-empty", "Pass some items.")

@@ -14,7 +14,7 @@ from oplib.builtin.rows.composed import Composed
 from oplib.builtin.rows.row import Function
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import box_like, read_known, read_values
-from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedDtypeError
+from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedDtypeError, describe
 from oplib.tensor import default_int_dtype
 from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.dtypes.rules import INTEGRAL
@@ -236,13 +236,13 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     listed = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
     if any(size < 0 for shape in listed for size in shape):
         raise ArgumentValueError(
-            f"broadcast_shapes: a dimension has a negative length. Got {listed}. Give 0 or more."
+            f"broadcast_shapes: a dimension has a negative length. Got {describe(listed)}. Give 0 or more."
         )
     try:
         return tuple(np.broadcast_shapes(*listed))
     except ValueError:
         raise ArgumentError(
-            f"broadcast_shapes: the sizes must match, or be 1. Got {listed}. Change one of them."
+            f"broadcast_shapes: the sizes must match, or be 1. Got {describe(listed)}. Change one of them."
         ) from None
 
 

@@ -16,7 +16,7 @@ from oplib.builtin.in_place import require_tensor_to_write
 from oplib.builtin.overload_resolution.random import check_deviation, check_probability
 from oplib.builtin.rows.row import Function
 from oplib.builtin.single_ops import ops
-from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError
+from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError, describe
 from oplib.library.objects.namespace import ops as namespaces
 from oplib.tensor import Generator, box
 from oplib.tensor.dtypes.rules import COMPLEX
@@ -239,7 +239,7 @@ def _read_pair(defaults: dict[str, Any], given: Sequence[Any], named: Mapping[st
     values = dict(zip(defaults, given, strict=False)) | dict(named)
     if len(given) > 2 or not set(values) <= set(defaults):
         raise ArgumentTypeError(
-            f"it takes {' and '.join(defaults)}, but got {list(given)} and {dict(named)}",
+            f"it takes {' and '.join(defaults)}, but got {describe(list(given))} and {describe(dict(named))}",
             "Give these two, by place or by name.",
         )
     first, second = (defaults | values).values()

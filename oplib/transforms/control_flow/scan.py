@@ -134,7 +134,9 @@ def _find_length(slices: Sequence[Tensor], length: int | None) -> int:
     if length is not None:
         lengths.add(_read_length(length))
     if len(lengths) != 1:
-        evidence = f"first dimensions {sorted(tensor.shape[0] for tensor in slices)}, length={length}"
+        evidence = (
+            f"first dimensions {describe(sorted(tensor.shape[0] for tensor in slices))}, length={length}"
+        )
         raise ArgumentValueError(
             f"scan: the number of calls is not clear. Got {evidence}. Give Tensors with one first dimension, "
             "or without xs a length."

@@ -97,7 +97,8 @@ def _find_size(leaves: Sequence[Any], dims: Sequence[int | None]) -> int:
     if len(set(sizes)) > 1:
         raise ArgumentValueError(
             "vmap: Expected all tensors to have the same size in the mapped dimension. Got sizes "
-            f"{sizes} for the mapped dimension. Give batches of one size, or None for what is not mapped."
+            f"{describe(sizes)} for the mapped dimension. Give batches of one size, or None for what is not "
+            "mapped."
         )
     return sizes[0]
 

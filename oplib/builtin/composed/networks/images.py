@@ -191,7 +191,7 @@ def _check_indices(input: Any, weight: Any, offsets: Any, padding_idx: int | Non
     if values is not None and values.size and (values[0] != 0 or values[-1] > input.shape[0]):
         raise ArgumentError(
             "offsets[0] has to be 0, and the last no more than the length of the input; they are "
-            f"{values.tolist()}",
+            f"{values[0]} and {values[-1]}",
             "Let the first bag begin at 0.",
         )
 
@@ -249,8 +249,8 @@ def _check_lengths(log_probs: Any, targets: Any, of_inputs: Any, of_targets: Any
         and not 0 <= of_inputs.min() <= of_inputs.max() <= log_probs.shape[0]
     ):
         raise ArgumentError(
-            f"expected input_lengths to have value at most {log_probs.shape[0]}; they are "
-            f"{of_inputs.tolist()}",
+            f"expected input_lengths to have value at most {log_probs.shape[0]}; they are from "
+            f"{of_inputs.min()} to {of_inputs.max()}",
             "Cut them.",
         )
     if of_targets is None or not of_targets.size:
@@ -259,7 +259,8 @@ def _check_lengths(log_probs: Any, targets: Any, of_inputs: Any, of_targets: Any
     most = of_targets.sum() if is_joined else of_targets.max()
     if of_targets.min() < 0 or most > targets.shape[-1]:
         raise ArgumentError(
-            f"expected target_lengths to be at most the number of labels; they are {of_targets.tolist()}",
+            f"expected target_lengths to be at most the number of labels, {targets.shape[-1]}; they are from "
+            f"{of_targets.min()} to {of_targets.max()}, and {of_targets.sum()} in all",
             "Cut them.",
         )
 
