@@ -202,6 +202,8 @@ class Walk:
 
     def _meet(self, path: CapturedPath) -> None:
         value = path.value
+        if path.is_constant:
+            return
         if isinstance(value, STATEFUL):
             self.stateful.setdefault(id(value), path)
         if isinstance(value, Tensor):
@@ -231,8 +233,7 @@ def _is_walked(value: Any, path: CapturedPath) -> bool:
     Objects of Python's and JAX's classes are not looked into: an event leads to all threads.
     """
     if isinstance(value, types.ModuleType):
-        is_installed = INSTALLED in (getattr(value, "__file__", None) or "")
-        return value.__name__.partition(".")[0] not in FOREIGN and not is_installed
+        return value.__name__.partition(".")[0] not in FOREIGN
     if isinstance(value, (type, types.FunctionType)):
         return name_package(value) not in FOREIGN or path.parent is None
     return isinstance(value, _WALKED) or name_package(type(value)) not in _OPAQUE
@@ -295,9 +296,11 @@ def _list_steps(path: CapturedPath) -> Iterator[CapturedPath]:  # noqa: C901  on
                 yield CapturedPath(attributes, path, "{}.__dict__", path.name)
             yield from _list_attributes(path, value)
     elif isinstance(value, types.ModuleType):
+        file = getattr(value, "__file__", None) or ""
         for name, held in vars(value).items():
             if name in path.names or isinstance(held, SCALARS):
-                yield CapturedPath(held, path, "{}.__dict__", f"{path.name}.{name}", name, path.names)
+                label = f"{path.name}.{name}"
+                yield _make_global(CapturedPath(held, path, "{}.__dict__", label, name, path.names), file)
     elif isinstance(value, type):
         yield from _list_class(path, value)
     elif isinstance(value, REFERENCES):
@@ -365,15 +368,11 @@ def _list_function(path: CapturedPath, function: types.FunctionType) -> Iterator
         yield CapturedPath(cell, path, f"{{}}.__closure__[{index}]", name, names=names)
     file = function.__code__.co_filename
     if not is_own[file]:  # written by oplib: its globals come and go with its code
-        is_installed = (
-            INSTALLED in file
-        )  # its globals may lead to everything: those of pytest lead to all tests
-        for value, step, name in () if is_installed else list_lookups(function, names):
+        for value, step, name in list_lookups(function, names):
             yield CapturedPath(value, path, step, name, names=names)
         for name in list_globals(function):
             held = function.__globals__[name]
-            if not is_installed or isinstance(held, SCALARS):
-                yield CapturedPath(held, path, _GLOBALS, name, name, names)
+            yield _make_global(CapturedPath(held, path, _GLOBALS, name, name, names), file)
     if function.__defaults__:
         yield CapturedPath(function.__defaults__, path, "{}.__defaults__", f"defaults of {path.name}")
     if function.__kwdefaults__:
@@ -383,6 +382,12 @@ def _list_function(path: CapturedPath, function: types.FunctionType) -> Iterator
         yield CapturedPath(function.__dict__, path, "{}.__dict__", f"{path.name}.__dict__")
     if (wrapped := function.__dict__.get("__wrapped__")) is not None:
         yield CapturedPath(wrapped, path, "{}.__dict__['__wrapped__']", path.name)
+
+
+def _make_global(path: CapturedPath, file: str) -> CapturedPath:
+    """Makes the global of an installed package a constant: those of pytest lead to all tests."""
+    path.is_constant = INSTALLED in file and not isinstance(path.value, types.ModuleType)
+    return path
 
 
 def _list_items(path: CapturedPath, items: Any) -> Iterator[CapturedPath]:

@@ -1,5 +1,6 @@
 """How far the walk from a function goes."""
 
+import importlib
 import logging
 import os
 import subprocess
@@ -49,6 +50,52 @@ def test_the_globals_of_installed_packages_are_not_looked_into():
 
     assert len(Walk(step, []).containers) < 20
     assert oplib.jit(step)(oplib.ones(2)).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("reading", "change"),
+    [
+        ("NUMBER", "NUMBER = 3.0"),
+        ("OPTIONS['scale']", "OPTIONS = {'scale': 3.0}"),
+        ("PAIR[1]", "PAIR = (1.0, 3.0)"),
+        ("ARRAY[0].item()", "ARRAY = numpy.array([3.0])"),
+        ("HOLDER.scale", "HOLDER = SimpleNamespace(scale=3.0)"),
+        ("Scaled.scale", "Scaled = type('Scaled', (), {'scale': 3.0})"),
+        ("triple(1)", "triple = lambda x: 3.0 * x"),
+        ("options.NUMBER", "options.NUMBER = 3.0"),
+        ("options.PAIR[1]", "options.PAIR = (1.0, 3.0)"),
+        ("options.NUMBER", "options = SimpleNamespace(NUMBER=3.0)"),
+    ],
+)
+@pytest.mark.parametrize("is_named_outside", [False, True])
+def test_a_replaced_global_of_an_installed_package_compiles_again(
+    tmp_path, monkeypatch, reading, change, is_named_outside
+):
+    folder = tmp_path / "site-packages" / "an_installed_package"
+    folder.mkdir(parents=True)
+    held = (
+        "NUMBER, OPTIONS, PAIR, ARRAY = 2.0, {'scale': 2.0}, (1.0, 2.0), numpy.array([2.0])\n"
+        "HOLDER = SimpleNamespace(scale=2.0)\n"
+        "class Scaled:\n    scale = 2.0\n"
+        "def triple(x):\n    return 2.0 * x\n"
+    )
+    head = "import numpy\nfrom types import SimpleNamespace\n"
+    (folder / "options.py").write_text(head + held)
+    step = f"def step(x):\n    return x * {reading}\n"
+    (folder / "__init__.py").write_text(f"{head}from . import options\n{held}{step}")
+    monkeypatch.syspath_prepend(folder.parent)
+    package = importlib.import_module("an_installed_package")
+    try:
+        names = {"package": package}
+        exec(f"def outside(x):\n    return x * package.{reading}", names)
+        step = oplib.jit(names["outside"] if is_named_outside else package.step)
+        assert [step(oplib.ones(1)).tolist() for _ in range(2)] == [[2], [2]]
+        exec(change, vars(package))
+        assert [step(oplib.ones(1)).tolist() for _ in range(2)] == [[3], [3]]
+        assert step.compilations == 2
+    finally:
+        for name in ("an_installed_package", "an_installed_package.options"):
+            del sys.modules[name]
 
 
 class Layers(list):
