@@ -5,9 +5,10 @@ another one. The tests that ``make quick`` chooses for the changed file run unti
 test finds survives; its line and its difference are printed. A test that fails kills a mutant only if it
 passes without the mutant.
 
-A test that hangs is one that fails: a person who has made the mistake sees it as well. mutmut and cosmic-ray
-count so too. The limit is one for each test and not for all: many tests are no loop without end. It counts
-CPU time, which other work on the machine does not change, and four times as long for a test that waits.
+A test that hangs counts as one that fails, as in mutmut and cosmic-ray: it shows the mistake too. Each test
+has the limit for itself, because many tests together may take long without a loop that never ends. The limit
+counts CPU time, which other work on the machine does not change. A test that only waits hangs after four
+times as many seconds.
 
 The checkout is only read. Mutants are made in a copy, which is removed at the end and on Ctrl-C. The tests
 run in forks of a process that has imported JAX, torch and pytest (``tests/warm.py``): first those of the

@@ -21,7 +21,7 @@ from types import FrameType
 from typing import NoReturn
 
 WAITED = 4
-"""Seconds of a test for each of its CPU time: it may wait for ever, or for a processor."""
+"""How many seconds a test may last for each second of its limit: it may wait for ever, or for a processor."""
 
 STARTED = Path(".pytest_cache", "started").absolute()
 """Holds the name of the test that runs, or of the file that is collected."""

@@ -30,9 +30,9 @@ EDGES = (float("nan"), float("inf"), -float("inf"), 0.0, -0.0, float(np.finfo(np
 APART = {
     "torch's decompositions raise at nan and inf, or differ in which items are nan": "linalg_* logdet det",
     "torch leaves some imaginary parts 0 beside nan, and scales before it adds": "fft_*",
-    "zeros of padding meet the weight, or are left out": "conv*",
-    "of windows of nan the first item, torch the last; any of equal items": "*max_pool* kthvalue mode",
-    "a square that is too large is inf, which one multiplies by 0, and the other divides by": (
+    "a convolution multiplies the zeros of the padding by the weight, or leaves them out": "conv*",
+    "of several nan ours takes the first, torch the last; of equal items any": "*max_pool* kthvalue mode",
+    "a square that is too large is inf: one of the two multiplies it by 0, the other divides by it": (
         "layer_norm group_norm *batch_norm *instance_norm lp_pool* cdist pdist cosine_similarity normalize "
         "renorm"
     ),
@@ -49,7 +49,7 @@ APART = {
         "igamma* special_zeta* soft_margin_loss softsign special_log_ndtr special_erfcx "
         "poisson_nll_loss kl_div"
     ),
-    "special functions at nan: torch has 0, or any number": (
+    "special functions of nan are 0 or any number in torch": (
         "special_*_polynomial_* special_airy_ai special_i1"
     ),
     "gradients at nan, as in the table of edges": (
@@ -80,7 +80,7 @@ def to_single(value: Any) -> Any:
 
 
 def list_calls(name: str) -> Iterator[Call]:
-    """Yields the first two samples that have items and that torch takes in single, with edges."""
+    """Yields calls with the first four samples in single, each with one edge number in one operand."""
     for sample in find_samples(OPS[name])[:4]:
         own = Call(
             name,

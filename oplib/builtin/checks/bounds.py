@@ -54,7 +54,7 @@ def _make_check(
     cure: str,
     *,
     inverts: Callable[..., bool] | None = None,
-    lacks_it: Callable[[Any], Any] = _is_singular,
+    confirms: Callable[[Any], Any] = _is_singular,
 ) -> Check:
     """Makes the check of an op whose result is not finite for some matrices.
 
@@ -62,13 +62,13 @@ def _make_check(
         lacks: the property that these matrices lack.
         cure: the advice to the user.
         inverts: selects the calls to check by their arguments; by default all.
-        lacks_it: tells it of the matrices, as a result may also be too large for its dtype.
+        confirms: tells from the matrices whether they lack it: a result may also be too large for its dtype.
     """
 
     def check(result: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
         is_asked = inverts is None or inverts(*args, **kwargs)
         is_broken = is_asked and _is_broken(result) and not any(map(_is_broken, (input, *args)))
-        if is_broken and lacks_it(find_array(input)):
+        if is_broken and confirms(find_array(input)):
             raise LinAlgError(lacks, cure)
         return result
 
@@ -126,7 +126,7 @@ CHECKED_RESULTS: dict[str, Check] = {
         _UNSOLVABLE, _NO_LDL, find=jax.jit(find_broken), where=_ZERO_IN_D
     ),
     "linalg_ldl_factor_ex": _make_status_check(_UNSOLVABLE, _NO_LDL, where=_ZERO_IN_D),
-    "linalg_cholesky": _make_check(_INDEFINITE, _USE_EIGH, lacks_it=lambda _: True),
+    "linalg_cholesky": _make_check(_INDEFINITE, _USE_EIGH, confirms=lambda _: True),
 }
 
 

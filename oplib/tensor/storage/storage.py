@@ -10,7 +10,7 @@ from oplib.tensor.devices.layout import place_like
 
 
 class Storage:
-    """The mutable cell behind a Tensor. The results of ``detach()`` share it.
+    """The mutable object behind a Tensor. The results of ``detach()`` share it.
 
     All code that needs the values of a Tensor reads ``storage.array``. So a subclass can compute the array
     when it is read, as the storage of a view does (``tensor/views``). Code that needs only shape and dtype

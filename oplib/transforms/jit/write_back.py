@@ -239,7 +239,7 @@ class WriteBack:
         return storage
 
     def _turn(self, tensors: Sequence[Tensor], storages: Sequence[Any]) -> None:
-        """Gives operands their storages, and lets their views show the same items as before."""
+        """Gives operands the storages that they have after the call."""
         changes = self._effects.storages
         shown = [self._find(source, tensors, storages) for _, source in changes]
         changed = [tensors[self._at[operand]] for operand, _ in changes]

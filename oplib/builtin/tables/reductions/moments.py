@@ -213,7 +213,7 @@ def _renorm(self: Any, p: float, dim: int, maxnorm: float) -> Any:
     def compute(x: Any) -> Any:
         bound = strong(maxnorm, x)
         is_long = compute_norm(lax.stop_gradient(x), p, axes, keepdim=True) > bound
-        # Of the others, which may be nan, the norm has no gradient.
+        # A slice that is kept may be nan; the gradient must not go through its norm.
         scale = bound / (compute_norm(jnp.where(is_long, x, 0), p, axes, keepdim=True) + 1e-7)
         factor = jnp.where(is_long, scale, 1)
         return x * lax.convert_element_type(factor, x.dtype)
