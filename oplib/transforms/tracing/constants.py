@@ -142,7 +142,7 @@ class NamesOfCode:
             self.known.update(("__getattr__", "__getattribute__"))
 
     def _open(self, path: CapturedPath) -> None:
-        """Takes up the names in an object to which the code may go."""
+        """Adds the names in an object that the code may reach."""
         path.is_open = True
         value = path.value
         if isinstance(value, types.FunctionType) and not _is_of_python(value):
@@ -162,7 +162,7 @@ class NamesOfCode:
         self.is_dynamic = not _DYNAMIC.isdisjoint(self.known)
 
     def may_go(self, way: CapturedPath, holder: CapturedPath, *, reads_all: bool) -> bool:
-        """Whether the code may go a step from an object, of which it may read everything or not."""
+        """Whether the code may take a step from an object, of which it may read all if ``reads_all``."""
         held: Any = holder.value
         name: Any = way.key if way.is_constant and way.key is not None else way.word
         if isinstance(held, Generator) or (way.via == KEYS and not self.probes_objects):

@@ -55,7 +55,7 @@ RULE = "{}.record."
 _RULES = ("derivative.backward", "derivative.setup_context", "derivative.forward", "vmap", "fake")
 
 KEYS = "tuple({}.keys())"
-"""The step to the keys of a dictionary that are objects. It is gone last."""
+"""The step to the keys of a dictionary that are objects. The walk takes it last."""
 
 CODE_OF_CLASS = (types.FunctionType, property, staticmethod, classmethod)
 """What a class holds that is code, and that is compared as one object."""
@@ -89,8 +89,8 @@ class CapturedPath:
         key: the attribute, the name or the index by which code finds it; None without.
         name: how a user would write it, for messages.
         is_constant: whether nothing else compares the object: the walk does not look into it.
-        is_led: whether the code may go this step, and any way to the object before it.
-        is_open: of a path that is the first one of its object: whether any way leads to it.
+        is_led: whether the code may take this step, and reach the object before it by some path.
+        is_open: for the first path of an object: whether the code may reach the object by some path.
     """
 
     __slots__ = (
