@@ -126,7 +126,7 @@ class ExpectedOperands:
         if len(names) > 1:
             tests.append(f"len({{*owners}}) != {self._owner_count}")
         if self._sharing:
-            tests.append(f"{refer(objects, self._are_parted, 'are_parted')}(owners)")
+            tests.append(f"{refer(objects, self._are_parted, 'are_parted')}(tensors, owners)")
         if tests:
             yield f"if {' or '.join(tests)}: return MISSED"
         yield "arrays = list(map(get_array, owners))"
@@ -134,7 +134,9 @@ class ExpectedOperands:
         yield f"if list(map(get_aval, arrays)) != avals{moved}: return MISSED"
         objects["avals"] = self._avals
 
-    def _are_parted(self, owners: Sequence[Any]) -> bool:
+    def _are_parted(self, tensors: Sequence[Tensor], owners: Sequence[Any]) -> bool:
+        if len({*map(id, tensors)}) < len(tensors):  # only Tensors that share memory may become one
+            return True
         return any(owners[number] is not owners[other] for number, other in self._sharing)
 
     def _find_moved(self, arrays: Sequence[Any]) -> Iterator[tuple[int, Any]]:
@@ -187,7 +189,7 @@ class ExpectedOperands:
         for name, array, aval in zip(self._names, arrays, self._avals, strict=True):
             if array.aval != aval:
                 yield f"{name} has the type {_show_type(array.aval)}, and had {_show_type(aval)}"
-        if len(set(owners)) != self._owner_count or self._are_parted(owners):
+        if len(set(owners)) != self._owner_count or self._are_parted(tensors, owners):
             yield "Tensors share memory that did not, or the reverse"
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from weakref import ref
 
 from oplib.generated_code import define_function, fill_template, render_tuple
-from oplib.tensor import default_generator
+from oplib.tensor import Generator, default_generator
 
 from .candidates import Candidates
 from .constants import ABSENT, identify, identify_object, read_kind
@@ -30,6 +30,7 @@ _numbers = itertools.count()
 _MAX_SHOWN = 8
 _OF_IS = frozenset({"a is b", "is_", "is_not"})
 _SIZED = (dict, list, tuple, deque)
+_SHARED = (type, types.ModuleType)
 _ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 _READ = """
 def read(function, leaves):
@@ -85,10 +86,9 @@ class Reader:
         places: set[Any] = set()
         for path in dict.fromkeys((*candidates.guarded, *paths)):
             self._compare_ways(path, candidates, places)
-        if self._names_of_code.probes_objects:
-            self._add_distinction(candidates.guarded)
-        self.tensors = [self._read(path) for path in paths]
         rest = [*[container for container, _, _ in changed], *generators]
+        self._add_distinction(candidates.guarded, filter(None, rest))
+        self.tensors = [self._read(path) for path in paths]
         self.rest = [None if path is None else self._read(path) for path in rest]
         self._filename = f"<oplib.reader {next(_numbers)} of {name}>"
 
@@ -188,15 +188,21 @@ class Reader:
                 test = f"{other.step.format(parent)} is not {self._read(path)}"
                 self._refuse(test, f"{other.name} is no longer {path.name}")
 
-    def _add_distinction(self, paths: Iterable[CapturedPath]) -> None:
-        """Refuses a call in which two places hold one object that held two."""
-        alike: tuple[type, ...] = (type, types.ModuleType)
-        if _OF_IS.isdisjoint(self._names_of_code.known):  # other operations compare the content of these
-            alike = (*alike, *_SIZED, set, frozenset)
-        kept = [path for path in paths if not isinstance(path.value, alike)]
-        names = [self._names[id(path)] for path in kept if id(path) in self._names]
-        if len(names) > 1:
-            test = f"len({{*map(id, ({', '.join(names)}))}}) != {len(names)}"
+    def _add_distinction(self, paths: Iterable[CapturedPath], changed: Iterable[CapturedPath]) -> None:
+        """Refuses a call in which two places hold one object that held two.
+
+        It matters where the code may ask for that, and where a call changes what another place may show.
+        """
+        kept = dict.fromkeys(changed)
+        kinds = {type(path.value) for path in kept} - {Generator, types.FunctionType}
+        if self._names_of_code.probes_objects:
+            # other operations compare the content of these
+            is_asked = not _OF_IS.isdisjoint(self._names_of_code.known)
+            alike = _SHARED if is_asked else (*_SHARED, *_SIZED, set, frozenset)
+            kept |= dict.fromkeys(path for path in paths if not isinstance(path.value, alike))
+        kept |= dict.fromkeys(path for path in paths if type(path.value) in kinds)
+        if len(kept) > 1:
+            test = f"len({{*map(id, ({', '.join(map(self._read, kept))}))}}) != {len(kept)}"
             self._refuse(test, "two places hold one object, and held two")
 
     def _add_constants(self, path: CapturedPath, constants: Iterable[CapturedPath]) -> None:

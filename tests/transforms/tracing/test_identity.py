@@ -115,6 +115,85 @@ def test_another_object_that_the_code_tells_apart_compiles_again(make):
     assert step(x).tolist() == function(x).tolist()
 
 
+def make_dictionaries():
+    return {}, {}
+
+
+def change_dictionaries(held, x):
+    held.left["v"] = x
+    held.right["v"] = x * 2
+    return held.left["v"]
+
+
+def make_lists():
+    return [oplib.ones(1)], [oplib.ones(1)]
+
+
+def change_lists(held, x):
+    held.left[0] = x
+    held.right[0] = x * 2
+    return held.left[0]
+
+
+def make_generators():
+    return oplib.Generator().manual_seed(1), oplib.Generator().manual_seed(2)
+
+
+def change_generators(held, x):
+    return x + oplib.rand(1, generator=held.left), x + oplib.rand(1, generator=held.right)
+
+
+def seed_generators(held, x):
+    held.left.manual_seed(3)
+    return x + oplib.rand(1, generator=held.right)
+
+
+def make_tensors():
+    weight = oplib.ones(1)
+    return weight, weight.detach()
+
+
+def change_tensors(held, x):
+    held.left.requires_grad_(True)
+    result = x * held.right * (3 if held.right.requires_grad else 2)
+    held.left.requires_grad_(False)
+    return result.detach()
+
+
+def set_gradients(held, x):
+    held.left.grad = x
+    result = x * (2 if held.right.grad is None else 3)
+    held.left.grad = None
+    return result
+
+
+@pytest.mark.parametrize(
+    ("make", "function"),
+    [
+        (make_dictionaries, change_dictionaries),
+        (make_lists, change_lists),
+        (make_generators, change_generators),
+        (make_generators, seed_generators),
+        (make_tensors, change_tensors),
+        (make_tensors, set_gradients),
+    ],
+)
+def test_what_a_call_changes_may_stand_at_two_places_later_and_at_one_again(make, function):
+    def run(decorate):
+        held, results = SimpleNamespace(), []
+        held.left, held.right = make()
+        other = held.right
+        step = decorate(lambda x: function(held, x))
+        for right in (other, held.left, other, held.left):
+            held.right = right
+            results += [repr(step(oplib.ones(1))) for _ in range(2)]
+        return results, step
+
+    found, step = run(oplib.jit)
+    assert found == run(lambda function: function)[0]
+    assert step.compilations <= 4
+
+
 def scan(rate):
     return oplib.scan(lambda carry, x: (carry + x * rate(), x), oplib.zeros(()), oplib.ones(2))[0]
 
