@@ -271,7 +271,8 @@ def _identify(path: CapturedPath, names: NamesOfCode) -> dict[str, Any]:
         return _identify_function(value, names, is_method=isinstance(parent, type))
     if isinstance(value, type):
         same = {} if "__mro__" in path.via else {"{}": value}
-        return same | _identify_attributes(value, names, value.__mro__[1:-1])
+        others = (*value.__mro__[1:-1], *type(path.value).__mro__[:-2])
+        return same | _identify_attributes(value, names, others)
     if isinstance(value, (dict, list, tuple, deque, set, frozenset)):
         return _identify_items(value, names, is_made=path.via.startswith(_MADE))
     if isinstance(value, types.ModuleType):

@@ -299,6 +299,16 @@ def use_property_of_a_metaclass():
     return Case(lambda x: x * Model.rate, lambda: rates.__setitem__(0, 3.0))
 
 
+def use_attribute_that_hides_that_of_a_metaclass():
+    class Meta(type):
+        rate = 2.0
+
+    class Model(metaclass=Meta):
+        pass
+
+    return Case(lambda x: x * Model.rate, lambda: setattr(Model, "rate", 3.0))
+
+
 def use_replaced_special_method():
     class Model:
         def __call__(self, x):
