@@ -30,6 +30,7 @@ from oplib.transforms.tracing.python_changes import (
     Definitions,
     UsesOfCode,
     find_reordered,
+    is_equal_inside,
     refuse_change,
     show_entry,
 )
@@ -239,7 +240,7 @@ class Collector:
                 continue
             self._check_structure(path, before, now)
             for key, value in now.items():
-                if key in before and before[key] is value:
+                if key in before and (before[key] is value or is_equal_inside(path, value, before[key])):
                     continue
                 is_added = key not in before and not isinstance(path.value, (list, deque, set))
                 if isinstance(value, SCALARS):

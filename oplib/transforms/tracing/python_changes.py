@@ -29,6 +29,7 @@ from oplib.tensor import get_default_dtype, set_default_dtype
 
 from .candidates import Candidates
 from .entries import MISSING, list_codes, read_entries, restore_entries
+from .lookups import INSTALLED
 from .paths import SCALARS, CapturedPath, is_of_others, name_package
 from .program_table import KEYED
 
@@ -199,8 +200,20 @@ def _list_read_changes(uses: UsesOfCode, path: CapturedPath, before: dict[Any, A
         is_filled = key not in before and isinstance(
             getattr(type(path.value), str(key), None), cached_property
         )
-        if not is_filled and not _is_same(held, former) and uses.read_entry(path, key):
+        is_same = is_filled or _is_same(held, former) or is_equal_inside(path, held, former)
+        if not is_same and uses.read_entry(path, key):
             yield show_entry(path, key)
+
+
+def is_equal_inside(path: CapturedPath, held: Any, former: Any) -> bool:
+    """Whether a number stays equal in a variable of an installed package.
+
+    A schedule of optax makes a float of its int.
+    """
+    function: Any = None if path.parent is None else path.parent.value
+    is_variable = isinstance(path.value, types.CellType) and isinstance(function, types.FunctionType)
+    is_inside = is_variable and INSTALLED in function.__code__.co_filename
+    return is_inside and isinstance(former, SCALARS) and isinstance(held, SCALARS) and held == former
 
 
 def _is_same(held: Any, former: Any) -> bool:

@@ -74,20 +74,22 @@ class Reader:
         # plain lines, and tests with what they find, and the expression of a text that names it
         self._lines: list[str | tuple[str, str, str]] = []
         self._namespace = dict(_NAMESPACE)
-        for path in candidates.guarded:
+        self._replaced = _list_replaced(candidates)
+        guarded = [path for path in candidates.guarded if id(path.value) not in self._replaced]
+        for path in guarded:
             self._compare(path, candidates)
         for container, entries, key in changed:
             self._add_changed(container, entries, key)
         numbers = {id(value) for value in returned}
-        for path in candidates.guarded:
+        for path in guarded:
             if id(path.value) in numbers:
                 held = f"{self._constant(_refer(path.value))}()"
                 self._refuse(f"{self._read(path)} is not {held}", f"{path.name} is another object")
         places: set[Any] = set()
-        for path in dict.fromkeys((*candidates.guarded, *paths)):
+        for path in dict.fromkeys((*guarded, *paths)):
             self._compare_ways(path, candidates, places)
         rest = [*[container for container, _, _ in changed], *generators]
-        self._add_distinction(candidates.guarded, filter(None, rest))
+        self._add_distinction(guarded, filter(None, rest))
         self.tensors = [self._read(path) for path in paths]
         self.rest = [None if path is None else self._read(path) for path in rest]
         self._filename = f"<oplib.reader {next(_numbers)} of {name}>"
@@ -178,7 +180,7 @@ class Reader:
         for other in path.again:
             held: Any = None if other.parent is None else other.parent.value
             is_method = isinstance(held, type) and isinstance(path.value, (type, *CODE_OF_CLASS))
-            if "__mro__" in other.via or is_method:
+            if "__mro__" in other.via or is_method or id(held) in self._replaced:
                 continue  # classes and their functions are compared as one
             is_shared = isinstance(path.value, (type, types.FunctionType, types.ModuleType))
             is_near = not is_shared and (held is None or id(held) in candidates.ancestors)
@@ -247,6 +249,20 @@ class Reader:
 @lru_cache
 def _compile(expression: str) -> Callable[[Any], Any]:
     return eval(f"lambda held: {expression}", dict(_NAMESPACE))
+
+
+def _list_replaced(candidates: Candidates) -> set[int]:
+    """Returns what a class no longer holds since the trace, and what was found there.
+
+    The first call of a Function puts an op in place of ``apply``.
+    """
+    replaced: set[int] = set()
+    for path in candidates.guarded:
+        held = None if path.parent is None else path.parent.value
+        is_gone = isinstance(held, type) and path.key is not None and follow(path) is not path.value
+        if (is_gone or id(held) in replaced) and id(path.value) not in candidates.ancestors:
+            replaced.add(id(path.value))
+    return replaced
 
 
 def follow(path: CapturedPath) -> Any:
