@@ -3,7 +3,6 @@
 import copy
 
 import pytest
-import torch
 
 import oplib
 
@@ -90,7 +89,7 @@ def test_attributes_of_a_view_of_written_memory_are_set_on_its_new_history():
 
 @pytest.mark.parametrize("compute", [lambda x: x * 2, lambda x: x[0], lambda x: x.unbind()[1]])
 def test_a_gradient_of_a_leaf_that_got_another_shape_since_is_refused(compute):
-    for library in (torch, oplib):
+    for library in (pytest.importorskip("torch"), oplib):
         x = library.ones(2, 3).requires_grad_()
         y = compute(x).sum()
         with library.no_grad():
