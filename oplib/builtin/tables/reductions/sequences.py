@@ -107,6 +107,7 @@ ROWS = (
             _find_slopes,
             "slopes along a dim of a function with samples at given distances or positions",
             operand=("spacing",) if kind == "Scalar" else (),
+            dtypes="ihfc",
             is_internal=True,
             source="torch.gradient",
         )
