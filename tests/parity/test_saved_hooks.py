@@ -355,6 +355,33 @@ def mutation_of_second_order(lib):
     return first, second
 
 
+def write_a_view_twice(lib, mode, write):
+    """Nothing is recorded, so nothing is saved, and the history of the view is not looked up."""
+    x = leaf(lib, 1.0, 2.0)
+    with mode(lib), graph(lib).saved_tensors_hooks(lambda t: t, lambda t: t):
+        view = x.view(-1)
+        write(view)
+        write(view)
+    return x.detach() * 1, view.detach() * 1, view.requires_grad
+
+
+@pytest.mark.parametrize("mode", ["no_grad", "inference_mode"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda view: view.exp_(),
+        lambda view: view.mul_(2),
+        lambda view: view.clamp_(max=2.0),
+        lambda view: view.__setitem__(0, 3.0),
+        lambda view: view.copy_(view + 1),
+        lambda view: view.index_fill_(0, type(view)([0]).long(), 2.0),
+        lambda view: view.addcmul_(view.detach().clone(), view.detach().clone()),
+    ],
+)
+def test_a_view_is_written_twice_where_nothing_is_recorded(assert_agrees, mode, write):
+    assert_agrees(lambda lib: write_a_view_twice(lib, lambda lib: getattr(lib, mode)(), write))
+
+
 @PROGRAMS.add
 @pytest.mark.spec("000.24")
 def mutation_outside(lib):

@@ -127,7 +127,7 @@ def update_in_place(tensor: Tensor, compute: Callable[[Tensor], Tensor], op: str
     """
     while True:
         seen = tensor._storage.owner.array
-        operand = set_apart(tensor) if modes.state.hook_pairs else tensor
+        operand = set_apart(tensor) if modes.state.hook_pairs and modes.state.grad_enabled else tensor
         if write_in_place(tensor, compute(operand), op, seen) is not None:
             return tensor
 

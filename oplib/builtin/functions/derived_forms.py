@@ -43,7 +43,7 @@ _IN_PLACE = """
     while True:
         __storage = __target._storage
         __seen = __storage.array if __storage.__class__ is __Storage else __get_owner_array(__storage)
-        if __modes.state.hook_pairs:
+        if __modes.state.hook_pairs and __modes.state.grad_enabled:
             {first} = __set_apart(__target)
         {body}
 """
