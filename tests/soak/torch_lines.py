@@ -64,7 +64,7 @@ UNARY: dict[str, Line] = {
     "random": lambda lib, a: a + lib.rand(a.shape, generator=lib.Generator().manual_seed(3)) * 0,
     "dropout": lambda lib, a: lib.nn.functional.dropout(a, 0.0),
     "layer_norm": lambda lib, a: lib.nn.functional.layer_norm(a, a.shape[-1:]),
-    "gelu": lambda lib, a: lib.nn.functional.gelu(a),
+    "gelu": lambda lib, a: lib.nn.functional.gelu(a, approximate="tanh"),  # of inf torch's other is nan
     "silu": lambda lib, a: lib.nn.functional.silu(a),
     "matmul": lambda lib, a: a @ a.mT,
     "linear": lambda lib, a: lib.nn.functional.linear(a, lib.ones(2, a.shape[-1], dtype=a.dtype) * 0.5),
@@ -116,7 +116,7 @@ BINARY: dict[str, Line] = {
     "expand_as": lambda lib, a, b: a.expand_as(b),
     "clamp": lambda lib, a, b: a.clamp(max=b),
     "copysign": lambda lib, a, b: lib.copysign(
-        a.clamp(-9, 9).abs() + 0.5, b.nan_to_num()
+        a.clamp(-9, 9).abs() + 0.5, b.nan_to_num() + 0.3
     ),  # no nan, inf or 0
 }
 WRITES: dict[str, Line] = {
