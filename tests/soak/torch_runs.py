@@ -165,9 +165,11 @@ class Writer:
             "accumulate": lambda lib, a, b: keep(
                 a.register_post_accumulate_grad_hook(lambda leaf: (leaf.grad.mul_(0.5), None)[1])
             ),
-            "double": lambda lib, a, b: register(lib, a, lambda grad: grad * 2),
+            "double": lambda lib, a, b: register(lib, a, lambda grad: None if grad is None else grad * 2),
             "look": lambda lib, a, b: register(lib, a, lambda grad: note(("hook", place))),
-            "in place": lambda lib, a, b: register(lib, a, lambda grad: grad.clone().mul_(0.5)),
+            "in place": lambda lib, a, b: register(
+                lib, a, lambda grad: None if grad is None else grad.clone().mul_(0.5)
+            ),
         }[name]
 
     def write_region(self, line: Line, place: tuple[int, ...]) -> Step:

@@ -105,9 +105,9 @@ def refuse_leaf(tensor: Tensor, op: str) -> None:
         raise refuse_rebase(tensor, tensor.__dict__.get("_grad_fn"), is_indirect=False)
     if tensor._requires_grad and (tensor if root is None else root)._grad_fn is None:
         raise AutogradError(
-            f"{op}: {'a leaf' if root is None else 'a view of a leaf'} Variable that requires grad is being used "
-            f"in an in-place operation. Got {describe(tensor._storage.spec)}. Write under oplib.no_grad(), or "
-            "into tensor.detach()."
+            f"{op}: a {'leaf' if root is None else 'view of a leaf'} Variable that requires grad is being "
+            f"used in an in-place operation. Got {describe(tensor._storage.spec)}. Write under "
+            "oplib.no_grad(), or into tensor.detach()."
         )
 
 
