@@ -149,10 +149,14 @@ logsumexp = _make_fold(
 
 def _mean(input: Any, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Any = None) -> Any:
     x = _prepare(input, dtype, floating=True)
-    axes = _find_axes(x, dim)
-    wide = _widen(x)
-    count = ops.sum(_fill(ops.ones_like(wide), mask, 0), axes, keepdim)
-    return _prepare(ops.div(ops.sum(_fill(wide, mask, 0), axes, keepdim), count), x.dtype)
+    return _prepare(_average(_widen(x), mask, _find_axes(x, dim), keepdim)[0], x.dtype)
+
+
+def _average(x: Any, mask: Any, axes: Sequence[int], keepdim: bool) -> tuple[Any, Any]:
+    """Returns means of items, and how many items each has."""
+    ones = ops.ones_like(x if x.dtype.kind != "c" else ops.real(x))
+    total, count = (ops.sum(_fill(items, mask, 0), axes, keepdim) for items in (x, ones))
+    return ops.div(total, count), count
 
 
 def _make_spread(name: str, what: str, shown: str) -> Function:
@@ -170,9 +174,7 @@ def _make_spread(name: str, what: str, shown: str) -> Function:
         x = _widen(given)
         axes = _find_axes(x, dim)
         less = correction if correction is not None else 1 if unbiased is None else int(unbiased)
-        ones = ops.ones_like(x if x.dtype.kind != "c" else ops.real(x))
-        count = ops.sum(_fill(ones, mask, 0), axes, True)
-        middle = ops.div(ops.sum(_fill(x, mask, 0), axes, True), count)
+        middle, count = _average(x, mask, axes, True)
         away = _fill(ops.square(ops.abs(ops.sub(x, middle))), mask, 0)
         total = ops.div(ops.sum(away, axes, True), ops.clamp_min(ops.sub(count, less), 0))
         result = _prepare(ops.sqrt(total) if name == "std" else total, given.dtype)

@@ -207,11 +207,14 @@ def unique(
     found, *further, counts = np.unique(
         values, return_inverse=return_inverse, return_counts=True, axis=dim, equal_nan=False
     )
-    results = [box_like(input, found, values.dtype)]
-    if return_inverse:
-        results.append(box_like(input, further[0].reshape(values.shape if dim is None else -1)))
-    if return_counts:
-        results.append(box_like(input, counts))
+    inverse = further[0].reshape(values.shape if dim is None else -1) if return_inverse else None
+    return pack_unique(input, found, inverse, counts if return_counts else None)
+
+
+def pack_unique(input: Any, found: Any, *others: Any) -> Any:
+    """Returns unique items as a tensor, in a tuple with the others that are not None."""
+    results = [box_like(input, found, found.dtype)]
+    results += [box_like(input, other) for other in others if other is not None]
     return results[0] if len(results) == 1 else tuple(results)
 
 

@@ -20,7 +20,7 @@ from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.dtypes.rules import INTEGRAL
 from oplib.tensor.factories.from_data import tensor
 
-from .data_dependent import check_unselected
+from .data_dependent import check_unselected, pack_unique
 
 # Covariances ------------------------------------------------------------------------------------------------
 
@@ -98,13 +98,10 @@ def unique_consecutive(
     is_first = np.ones(flat.shape[0], bool)
     is_first[1:] = (flat[1:] != flat[:-1]).any(1)
     starts = np.flatnonzero(is_first)
-    results = [box_like(input, np.take(np.atleast_1d(rows), starts, axis), values.dtype)]
-    if return_inverse:
-        inverse = np.cumsum(is_first) - 1
-        results.append(box_like(input, inverse.reshape(values.shape) if dim is None else inverse))
-    if return_counts:
-        results.append(box_like(input, np.diff(np.append(starts, flat.shape[0]))))
-    return results[0] if len(results) == 1 else tuple(results)
+    inverse = (np.cumsum(is_first) - 1).reshape(values.shape if dim is None else -1)
+    counts = np.diff(np.append(starts, flat.shape[0])) if return_counts else None
+    found = np.take(np.atleast_1d(rows), starts, axis)
+    return pack_unique(input, found, inverse if return_inverse else None, counts)
 
 
 def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:

@@ -55,11 +55,17 @@ def combine(array: Any, index: Any, put: str, items: Any, **options: Any) -> Any
     return write(array, items) if put == "set" else in_single(write)(array, items)
 
 
-def _scatter_by(put: str, self: Any, dim: int, index: Any, src: Any) -> Any:
+def _check_scatter(self: Any, dim: int, index: Any, src: Any) -> int:
+    """Checks the arguments of scatter, and returns the axis."""
     axis = find_dim(self.ndim, dim)
     check_fit(self, index, axis)
     _check_dtype(self, src)
     _check_source(index, src)
+    return axis
+
+
+def _scatter_by(put: str, self: Any, dim: int, index: Any, src: Any) -> Any:
+    axis = _check_scatter(self, dim, index, src)
     if not index.size:
         return self
     if not self.ndim:
@@ -68,12 +74,8 @@ def _scatter_by(put: str, self: Any, dim: int, index: Any, src: Any) -> Any:
 
 
 def _scatter_value(self: Any, dim: int, index: Any, value: Any) -> Any:
-    axis = find_dim(self.ndim, dim)
-    check_fit(self, index, axis)
-    if not index.size:
-        return self
     items = jnp.broadcast_to(lax.convert_element_type(value, self.dtype), index.shape)
-    return self.at[list_indices(index, axis, self.ndim)].set(items, mode="drop")
+    return _scatter_by("set", self, dim, index, items)
 
 
 _REDUCTIONS = {"sum": "add", "prod": "multiply", "amax": "max", "amin": "min"}
@@ -82,10 +84,7 @@ _REDUCTIONS = {"sum": "add", "prod": "multiply", "amax": "max", "amin": "min"}
 def _scatter_reduce(
     self: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
-    axis = find_dim(self.ndim, dim)
-    check_fit(self, index, axis)
-    _check_dtype(self, src)
-    _check_source(index, src)
+    axis = _check_scatter(self, dim, index, src)
     _check_reduce(reduce, self)
     if not index.size:
         return self

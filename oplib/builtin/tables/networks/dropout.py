@@ -116,7 +116,6 @@ def check_p(p: Any) -> None:
 
 def _apply(run: Function, name: str, input: Any, p: float, *, training: bool, inplace: bool) -> Any:
     """Runs a dropout; if all items or no items are kept, it draws nothing."""
-    check_p(p)
     if not isinstance(input, (Tensor, jax.Array)):
         raise ArgumentTypeError("it takes a Tensor", "Use oplib.tensor(...).")
     if inplace:
@@ -132,8 +131,8 @@ def _apply(run: Function, name: str, input: Any, p: float, *, training: bool, in
     return update_in_place(written, run, name)
 
 
-def _make(name: str, *, trains: bool) -> Function:
-    """Makes the function of an op that takes the input, ``p`` and a Generator."""
+def _make(name: str, *, trains: bool = True, rank: int = 0) -> Function:
+    """Makes the function of a dropout; with a rank it drops whole channels with so many dimensions."""
 
     def dropout(
         input: Any,
@@ -143,12 +142,17 @@ def _make(name: str, *, trains: bool) -> Function:
         *,
         generator: Generator | None = None,
     ) -> Any:
+        check_p(p)
+        features = (_count_features(name, rank, input),) if rank else ()
+
         def run(input: Any) -> Any:
-            return getattr(ops, name)(input, p, generator=generator) if p < 1 else input * 0
+            op = getattr(ops, "feature_dropout" if rank else name)
+            return op(input, p, *features, generator=generator) if p < 1 else input * 0
 
         return _apply(run, name, input, p, training=training, inplace=inplace)
 
-    dropout.__name__, dropout.__doc__ = name, _DOCS[name] + _ARGS.format(name=name, shape="2, 3")
+    doc = f"Drops whole channels of ``[N, C, ...]``, each with {rank} dimensions." if rank else _DOCS[name]
+    dropout.__name__, dropout.__doc__ = name, doc + _ARGS.format(name=name, shape="2, 3" + ", 4" * rank)
     return dropout
 
 
@@ -182,31 +186,6 @@ Example:
     >>> oplib.nn.functional.{name}(oplib.ones({shape}), 0.0).shape
     ({shape})
 """
-
-
-def _make_of_features(rank: int) -> Function:
-    """Makes ``dropout1d`` and so on, which drop whole channels with ``rank`` dimensions."""
-    name = f"dropout{rank}d"
-
-    def dropout(
-        input: Any,
-        p: float = 0.5,
-        training: bool = True,
-        inplace: bool = False,
-        *,
-        generator: Generator | None = None,
-    ) -> Any:
-        check_p(p)
-        features = _count_features(name, rank, input)
-
-        def run(input: Any) -> Any:
-            return ops.feature_dropout(input, p, features, generator=generator) if p < 1 else input * 0
-
-        return _apply(run, name, input, p, training=training, inplace=inplace)
-
-    summary = f"Drops whole channels of ``[N, C, ...]``, each with {rank} dimensions."
-    dropout.__name__, dropout.__doc__ = name, summary + _ARGS.format(name=name, shape="2, 3" + ", 4" * rank)
-    return dropout
 
 
 def _count_features(name: str, rank: int, input: Any) -> int:
@@ -270,8 +249,8 @@ ROWS = (
     ),
 )
 COMPOSED = (
-    Composed(_make("dropout", trains=True), in_networks=True),
+    Composed(_make("dropout"), in_networks=True),
     Composed(_make("alpha_dropout", trains=False), in_networks=True),
     Composed(_make("feature_alpha_dropout", trains=False), in_networks=True),
-    *(Composed(_make_of_features(rank), in_networks=True) for rank in (1, 2, 3)),
+    *(Composed(_make(f"dropout{rank}d", rank=rank), in_networks=True) for rank in (1, 2, 3)),
 )

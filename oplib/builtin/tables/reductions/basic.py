@@ -207,8 +207,11 @@ def find_extremum(reduce: Any, array: Any, axis: int, dtype: Any, is_there: Any 
     return find_first_position(is_it & is_there, axis, dtype)
 
 
-def _find_along(find: Any, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
-    """Returns items and indices; the gradient goes to the selected item only: the first of equal items."""
+def find_along(find: Any, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+    """Returns the items along a dim that ``find(array, axis, dtype)`` gives the positions of, and these.
+
+    The gradient goes to the selected items only.
+    """
     axis = find_dim(self.ndim, dim)
     if not self.ndim:
         return self, lax.full((), 0, default_int_dtype())
@@ -260,7 +263,7 @@ def _extremum(op: str, adjective: str, reduce: Any, choose: Any) -> tuple[Row, .
         ),
         Row(
             f"{op}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-            partial(_find_along, partial(find_extremum, reduce)),
+            partial(find_along, partial(find_extremum, reduce)),
             f"{adjective}est items along a dim, and their indices",
             derivative=OF_CHOSEN,
             dtypes="bihf",

@@ -15,11 +15,11 @@ from oplib.builtin.kernels.picked_gradients import OF_CHOSEN, OF_LARGEST, OF_SOR
 from oplib.builtin.kernels.promotion import is_integral
 from oplib.builtin.kernels.shared_gradients import OF_ALL
 from oplib.builtin.rows.row import SELECTED, Row, constant
-from oplib.errors import ArgumentError, DimensionError
+from oplib.errors import ArgumentError
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 
-from .basic import find_first_position, refuse_empty, take_at
+from .basic import find_along, find_first_position, refuse_empty, take_at
 
 _INDICES = constant("indices are piecewise constant in the items")
 _MANY = 1024
@@ -109,11 +109,6 @@ def _make_top_keys(array: Any, *, largest: bool) -> Any:
     return jnp.where(jnp.isnan(wide), nan, jnp.where(wide == 0, 0, keys))
 
 
-def _finish(values: Any, indices: Any, axis: int, *, keepdim: bool) -> tuple[Any, Any]:
-    """Removes the axis, which values still have and positions have not."""
-    return (values, lax.expand_dims(indices, (axis,))) if keepdim else (lax.squeeze(values, (axis,)), indices)
-
-
 def _kthvalue(self: Any, k: int, dim: int, keepdim: bool, *, bisects: bool = False) -> tuple[Any, Any]:
     axis = find_dim(self.ndim, dim)
     refuse_empty(self, [axis])
@@ -122,10 +117,7 @@ def _kthvalue(self: Any, k: int, dim: int, keepdim: bool, *, bisects: bool = Fal
         raise ArgumentError(
             f"selected number k out of range for dimension {axis}", f"Choose k from 1 to {count}."
         )
-    if not self.ndim:
-        return self, lax.full((), 0, default_int_dtype())
-    indices = find_ranked(self, axis, np.int32(k - 1), bisects=bisects)
-    return _finish(take_at(self, indices, axis), indices, axis, keepdim=keepdim)
+    return _find_rank_along(lambda *_: np.int32(k - 1), self, dim, keepdim, bisects=bisects)
 
 
 # Median and mode --------------------------------------------------------------------------------------------
@@ -190,41 +182,33 @@ def _median(rank: Any, self: Any, *, bisects: bool = False) -> Any:
     return flat[find_ranked(flat, 0, rank(flat, 0), bisects=bisects)]
 
 
-def _find_median_along(
+def _find_rank_along(
     rank: Any, self: Any, dim: int, keepdim: bool, *, bisects: bool = False
 ) -> tuple[Any, Any]:
-    axis = find_dim(self.ndim, dim)
-    refuse_empty(self, [axis])
-    if not self.ndim:
-        return self, lax.full((), 0, default_int_dtype())
-    indices = find_ranked(self, axis, rank(self, axis), bisects=bisects)
-    return _finish(take_at(self, indices, axis), indices, axis, keepdim=keepdim)
+    def find(array: Any, axis: int, _: Any) -> Any:
+        return find_ranked(array, axis, rank(array, axis), bisects=bisects)
+
+    return find_along(find, self, dim, keepdim)
 
 
-def _mode(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
-    """Returns the smallest of the most frequent items, at its last position."""
-    axis = find_dim(self.ndim, dim)
-    if not self.ndim:
-        return self, lax.full((), 0, default_int_dtype())
-    if not self.shape[axis]:
-        raise DimensionError(f"expected reduction dim {axis} to have non-zero size", "Choose another dim.")
-    items = jnp.moveaxis(lax.stop_gradient(self), axis, -1)
+def _find_mode(array: Any, axis: int, dtype: Any) -> Any:
+    """Returns the last position of the smallest of the most frequent items."""
+    items = jnp.moveaxis(lax.stop_gradient(array), axis, -1)
     ordered, last_axis = jnp.sort(items, axis=-1), items.ndim - 1
-    positions = lax.broadcasted_iota(default_int_dtype(), items.shape, last_axis)
+    positions = lax.broadcasted_iota(dtype, items.shape, last_axis)
     is_new = jnp.concatenate(
         [jnp.ones_like(ordered[..., :1], bool), ordered[..., 1:] != ordered[..., :-1]], last_axis
     )
     starts = lax.cummax(jnp.where(is_new, positions, 0), last_axis)
     modes = take_at(ordered, lax.argmax(positions - starts, last_axis, dtypes.int32), last_axis)
     indices = jnp.max(jnp.where(items == modes, positions, -1), last_axis)
-    indices = jnp.where(indices < 0, self.shape[axis] - 1, indices)  # nan equals nothing
-    return _finish(take_at(self, indices, axis), indices, axis, keepdim=keepdim)
+    return jnp.where(indices < 0, array.shape[axis] - 1, indices)  # nan equals nothing
 
 
 def _write_medians(prefix: str, of_all: str, along: str) -> tuple[Row, Row]:
     """Makes the rows of a median of all items, and along a dim."""
     op, rank = f"{prefix}median", partial(_rank_median, skips_nan=bool(prefix))
-    kernels = partial(_median, rank), partial(_find_median_along, rank)
+    kernels = partial(_median, rank), partial(_find_rank_along, rank)
     return (
         Row(
             f"{op}(Tensor self) -> Tensor",
@@ -298,7 +282,7 @@ ROWS = (
     *_write_medians("nan", "median of all items except nan", "medians along a dim of all items except nan"),
     Row(
         "mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        _mode,
+        partial(find_along, _find_mode),
         "most frequent items along a dim, the smallest of several, and their last indices",
         derivative=OF_CHOSEN,
         dtypes="bihf",

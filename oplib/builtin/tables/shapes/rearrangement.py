@@ -186,13 +186,9 @@ def _pixel_shuffle(self: Any, upscale_factor: int) -> Any:
             "expects its input's 'channel' dimension to be divisible by the square of upscale_factor",
             "Choose another factor.",
         )
-    *lead, channels, height, width = self.shape
-    parts = lax.reshape(self, (*lead, channels // factor**2, factor, factor, height, width))
-    count = len(lead)
-    order = (*range(count + 1), count + 3, count + 1, count + 4, count + 2)
-    return lax.reshape(
-        lax.transpose(parts, order), (*lead, channels // factor**2, height * factor, width * factor)
-    )
+    channels, height, width = self.shape[-3] // factor**2, *self.shape[-2:]
+    parts = channels, factor, factor, height, width
+    return _move_pixels(self, parts, (3, 1, 4, 2), (channels, height * factor, width * factor))
 
 
 def _check_pixels(self: Any, factor: int) -> None:
@@ -209,13 +205,17 @@ def _pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
         raise ArgumentError(
             "expects height and width to be divisible by downscale_factor", "Choose another factor."
         )
-    *lead, channels, height, width = self.shape
-    parts = lax.reshape(self, (*lead, channels, height // factor, factor, width // factor, factor))
+    channels, height, width = self.shape[-3], self.shape[-2] // factor, self.shape[-1] // factor
+    parts = channels, height, factor, width, factor
+    return _move_pixels(self, parts, (2, 4, 1, 3), (channels * factor**2, height, width))
+
+
+def _move_pixels(self: Any, parts: Sequence[int], order: Sequence[int], shape: Sequence[int]) -> Any:
+    """Splits the last three axes into parts, reorders those behind the first, and joins them to a shape."""
+    *lead, _, _, _ = self.shape
     count = len(lead)
-    order = (*range(count + 1), count + 2, count + 4, count + 1, count + 3)
-    return lax.reshape(
-        lax.transpose(parts, order), (*lead, channels * factor**2, height // factor, width // factor)
-    )
+    turned = [*range(count + 1), *(count + place for place in order)]
+    return lax.reshape(lax.transpose(lax.reshape(self, (*lead, *parts)), turned), (*lead, *shape))
 
 
 def _channel_shuffle(input: Any, groups: int) -> Any:
