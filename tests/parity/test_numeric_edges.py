@@ -241,3 +241,23 @@ def test_a_row_that_is_kept_has_the_gradient_of_what_is_kept(p):
         lib.renorm(x, p, 0, 1.0).sum().backward()
         gradients.append(x.grad.numpy())
     np.testing.assert_allclose(gradients[1], gradients[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "items", [[1e20, 3e20], [1e-30, 3e-30], [-1e37, 1e38, 2e38], [1e-20, 3e-30], [0.0, 0.0]]
+)
+def test_a_deviation_whose_square_leaves_the_range_is_that_of_torch(items):
+    found = []
+    for lib in (torch, oplib):
+        x = lib.tensor([items, items[::-1]], requires_grad=True)
+        lib.std(x, 1).sum().backward()
+        whole = lib.std_mean(x.detach(), correction=0)[0]
+        found.append([lib.std(x.detach(), 0, keepdim=True).numpy(), whole.numpy(), x.grad.numpy()])
+    for theirs, mine in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-37)
+
+
+def test_a_deviation_of_doubles_stays_in_their_range(with_64_bits):
+    for scale in (1e200, 1e-200):
+        x = oplib.tensor([scale, 3 * scale], dtype=oplib.float64)
+        assert x.std().item() == pytest.approx(2**0.5 * scale, rel=1e-12)

@@ -42,8 +42,14 @@ def _moment(*, is_root: bool = False, has_mean: bool = False) -> Any:
     """Makes the kernel of var, std, var_mean or std_mean."""
 
     def compute(array: Any, axes: Sequence[int], correction: float, keepdim: bool) -> Any:
-        moment = _var(array, axes, correction, keepdim)
-        return _sqrt(moment) if is_root else moment
+        if not is_root:
+            return _var(array, axes, correction, keepdim)
+        # Divided by a power of two near the largest item, squares stay in the range of the dtype.
+        info = jnp.finfo(array.dtype)
+        top = jnp.max(lax.abs(array), tuple(axes), keepdims=True, initial=4 * info.tiny)
+        scale = lax.stop_gradient(lax.reduce_precision(top / 2, info.nexp, 0))
+        root = _sqrt(_var(array / scale, axes, correction, keepdim))
+        return root * lax.reshape(scale, root.shape)
 
     def kernel(
         self: Any, dim: Sequence[int] | None, *, correction: float | None = None, keepdim: bool = False
