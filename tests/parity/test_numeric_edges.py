@@ -261,3 +261,76 @@ def test_a_deviation_of_doubles_stays_in_their_range(with_64_bits):
     for scale in (1e200, 1e-200):
         x = oplib.tensor([scale, 3 * scale], dtype=oplib.float64)
         assert x.std().item() == pytest.approx(2**0.5 * scale, rel=1e-12)
+
+
+POOLED = {
+    "max_pool1d": ([[[-INF, -INF, 1.0, 2.0]]], (2, 2, 1)),
+    "max_pool2d": ([[[[-INF, -INF], [-INF, 2.0]]]], (2, 2, 1)),
+    "max_pool3d": ([[[[[-INF, 1.0]], [[-INF, -INF]]]]], ((2, 1, 2), (1, 1, 2), (1, 0, 1))),
+}
+
+
+@pytest.mark.parametrize("name", POOLED)
+def test_an_item_of_minus_infinity_beside_padding_is_selected_and_keeps_its_gradient(name):
+    items, window = POOLED[name]
+    found = []
+    for lib in (torch, oplib):
+        x = lib.tensor(items, requires_grad=True)
+        largest, places = getattr(lib.nn.functional, name)(x, *window, return_indices=True)
+        largest.sum().backward()
+        found.append((largest.tolist(), places.tolist(), x.grad.tolist()))
+    assert found[0] == found[1]
+
+
+def test_coordinates_of_equal_distance_share_the_gradient_of_the_largest():
+    x, y = oplib.tensor([[0.0, 0.0, 3.0]], requires_grad=True), oplib.tensor([[1.0, -1.0, 3.0]])
+    distance = oplib.cdist(x, y, p=INF)
+    distance.sum().backward()
+    assert (distance.tolist(), x.grad.tolist()) == ([[1]], [[-0.5, 0.5, 0]])
+
+
+@pytest.mark.parametrize("name", ["i0", "i1"])
+def test_bessel_functions_are_infinite_where_their_exponential_is(name, with_64_bits):
+    for lib in (torch, oplib):
+        function = getattr(lib.special, name)
+        assert function(lib.tensor([714.0], dtype=lib.float64)).tolist() == [INF]
+        assert function(lib.tensor([92.0], dtype=lib.float32)).tolist() == [INF]
+        assert math.isfinite(function(lib.tensor([700.0], dtype=lib.float64)).item())
+        assert math.isfinite(function(lib.tensor([88.0], dtype=lib.float32)).item())
+
+
+BESIDE = {
+    "mse_loss": F.mse_loss,
+    "huber_loss": F.huber_loss,
+    "zeros_like": lambda x, t: F.huber_loss(x, oplib.zeros_like(x)),
+    "binary_cross_entropy_with_logits": F.binary_cross_entropy_with_logits,
+    "cosine_similarity": lambda x, t: F.cosine_similarity(x, t, 0),
+    "gaussian_nll_loss": lambda x, t: F.gaussian_nll_loss(x, t, oplib.ones(2)),
+    "triplet_margin_loss": lambda x, t: F.triplet_margin_loss(x[None], t[None], t[None] * 2),
+    "cross_entropy": lambda x, t: F.cross_entropy(x[None], F.softmax(t, 0)[None]),
+    "layer_norm": lambda x, t: F.layer_norm(x, (2,), t, t),
+    "attention": lambda x, t: F.scaled_dot_product_attention(x[None, None], t[None, None], t[None, None]),
+    "conv1d": lambda x, t: F.conv1d(x[None, None], t[None, None]),
+    "linear": lambda x, t: F.linear(x, t[None]),
+    "einsum": lambda x, t: oplib.einsum("i,i->", x, t),
+    "where": lambda x, t: oplib.where(x > 1, x, t),
+    "cat": lambda x, t: oplib.cat([t, x]),
+    "scatter": lambda x, t: oplib.scatter(t, 0, oplib.tensor([1, 0]), x),
+    "gather": lambda x, t: oplib.gather(x, 0, oplib.tensor([1])),
+    "operators": lambda x, t: (t * x - t) @ (x / t),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_a_tensor_beside_a_traced_array_is_its_array(name):
+    tensor, x = oplib.tensor([1.0, 2.0]), jnp.array([0.5, 3.0])
+
+    def find_both(x, beside):
+        return jnp.sum(jnp.asarray(BESIDE[name](x, beside)))
+
+    expected = jax.value_and_grad(find_both)(x, tensor.array)
+    found = jax.vmap(jax.value_and_grad(lambda x: find_both(x, tensor)))(jnp.stack([x, x]))
+    compiled = jax.jit(jax.value_and_grad(lambda x: find_both(x, tensor)))(x)
+    for mine, mapped, theirs in zip(compiled, found, expected, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-6)
+        np.testing.assert_allclose(mapped[0], theirs, rtol=1e-6)
