@@ -47,12 +47,12 @@ def promote_operands(*operands: Any) -> Dtype:
 
 
 def check_dtypes(*operands: Any) -> None:
-    """Checks that operands have one dtype.
+    """Checks that operands, of which some may be None, have one dtype.
 
     Raises:
         ArgumentError: they have several.
     """
-    if len({operand.dtype for operand in operands}) > 1:
+    if len({operand.dtype for operand in operands if operand is not None}) > 1:
         raise ArgumentError("expected all operands to have the same dtype", "Convert one: tensor.to(dtype).")
 
 
@@ -191,13 +191,18 @@ def on_floating(function: Function) -> Function:
 
 
 def in_single(function: Function) -> Function:
-    """Makes a function of several steps compute half precision in single and round once, as in torch."""
+    """Makes a function of several steps compute half precision in single and round once, as in torch.
+
+    Operands other than the first one may be None.
+    """
 
     def computed(*arrays: Any) -> Any:
         dtype = arrays[0].dtype
         if dtype not in HALF:
             return function(*arrays)
-        wide = [lax.convert_element_type(array, dtypes.float32) for array in arrays]
+        wide = [
+            array if array is None else lax.convert_element_type(array, dtypes.float32) for array in arrays
+        ]
         return lax.convert_element_type(function(*wide), dtype)
 
     return computed

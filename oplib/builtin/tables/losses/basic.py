@@ -142,14 +142,14 @@ def _bce(input: Any, target: Any, weight: Any = None, *, reduction: str = "mean"
             "using a target size that is different to the input size is deprecated",
             "Please ensure they have the same size.",
         )
-    check_dtypes(*(array for array in (input, target, weight) if array is not None))
-    arrays = [input, target] if weight is None else [input, target, broadcast([weight, input])[0]]
+    check_dtypes(input, target, weight)
+    factors = None if weight is None else broadcast([weight, input])[0]
 
-    def compute(x: Any, y: Any, w: Any = None) -> Any:
+    def compute(x: Any, y: Any, w: Any) -> Any:
         losses = _lack_of_belief(x, y)
         return reduce_losses(losses if w is None else losses * w, reduction)
 
-    return in_single(compute)(*arrays)
+    return in_single(compute)(input, target, factors)
 
 
 @jax.custom_jvp
@@ -237,7 +237,7 @@ def _nll(
     if target.dtype.itemsize < 4:  # unsigned bytes, which do not hold -100
         target = lax.convert_element_type(target, jnp.int32)
 
-    def compute(input: Any, weight: Any = None) -> Any:
+    def compute(input: Any, weight: Any) -> Any:
         counts = target != ignore_index
         classes = jnp.where(counts, target, 0)
         picked = jnp.take_along_axis(input, lax.expand_dims(classes, (axis,)), axis, mode="clip")
@@ -253,7 +253,7 @@ def _nll(
         part, rest = label_smoothing / input.shape[axis], 1 - label_smoothing
         return rest * loss + part * reduce_losses(smooth, reduction, weights=factors)
 
-    return in_single(compute)(*(array for array in (input, weight) if array is not None))
+    return in_single(compute)(input, weight)
 
 
 def _along_axis(weight: Any, like: Any, axis: int) -> Any:
@@ -302,7 +302,7 @@ def _cross_entropy_of_shares(
             "a target of probabilities has the shape of the input", "Give integers for classes."
         )
 
-    def compute(logs: Any, target: Any, weight: Any = None) -> Any:
+    def compute(logs: Any, target: Any, weight: Any) -> Any:
         rest, part = 1 - label_smoothing, label_smoothing / logs.shape[axis]
         weighted = logs if weight is None else logs * _along_axis(weight, logs, axis)
         losses = -jnp.sum(weighted * (target * rest + part), axis)
@@ -310,7 +310,7 @@ def _cross_entropy_of_shares(
             return reduce_losses(losses, reduction)
         return jnp.sum(losses) / max(losses.size, 1)
 
-    return in_single(compute)(*(array for array in (logs, target, weight) if array is not None))
+    return in_single(compute)(logs, target, weight)
 
 
 def _cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:

@@ -56,18 +56,18 @@ def _multi_margin(
     _check_multi_margin(x, target, p, weight)
     labels = lax.reshape(target, (x.shape[0], 1))
 
-    def compute(x: Any, *weight: Any) -> Any:
+    def compute(x: Any, weight: Any) -> Any:
         own = jnp.take_along_axis(x, labels, 1, mode="clip")
         short = margin - broadcast_to(own, x.shape) + x
         is_other = broadcast_to(labels, x.shape) != lax.broadcasted_iota(labels.dtype, x.shape, 1)
         short = jnp.where(is_other & (short > 0), short, 0)
         short = short * short if p == 2 else short
-        if weight:
-            short = short * take_slices(weight[0], [labels], "clip", "weight")
+        if weight is not None:
+            short = short * take_slices(weight, [labels], "clip", "weight")
         losses = jnp.sum(short, 1) / x.shape[1]
         return reduce_losses(losses if target.ndim else lax.reshape(losses, ()), reduction)
 
-    return in_single(compute)(*([x] if weight is None else [x, weight]))
+    return in_single(compute)(x, weight)
 
 
 def _check_multi_margin(x: Any, target: Any, p: float, weight: Any) -> None:

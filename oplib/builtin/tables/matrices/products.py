@@ -308,7 +308,7 @@ SUMS_OF_PRODUCTS = (
 
 
 def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
-    check_dtypes(*(array for array in (input, weight, bias) if array is not None))
+    check_dtypes(input, weight, bias)
     if weight.ndim == 2 and input.shape[-1:] not in ((), weight.shape[1:]):
         raise ArgumentError(
             f"the input has {input.shape[-1]} features, and the weight {describe(weight)} takes "
@@ -320,7 +320,7 @@ def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
 
 
 def _bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
-    check_dtypes(*(array for array in (input1, input2, weight, bias) if array is not None))
+    check_dtypes(input1, input2, weight, bias)
     if weight.ndim != 3 or (input1.shape[-1], input2.shape[-1]) != weight.shape[1:]:
         raise ArgumentError(
             "the inputs do not fit the weight", "Give inputs whose last axes are the last two of the weight."

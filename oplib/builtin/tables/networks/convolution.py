@@ -36,7 +36,7 @@ def _check(
     rank: int, input: Any, weight: Any, bias: Any, groups: int, *, is_transposed: bool = False
 ) -> None:
     """Checks the common arguments of a convolution and its transpose: ranks, channels, groups and bias."""
-    check_dtypes(*(array for array in (input, weight, bias) if array is not None))
+    check_dtypes(input, weight, bias)
     if input.ndim not in (rank + 1, rank + 2) or weight.ndim != rank + 2:
         raise ArgumentError(
             f"expected {rank + 1}D (unbatched) or {rank + 2}D (batched) input, and a weight of {rank + 2}D",

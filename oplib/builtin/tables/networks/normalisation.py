@@ -35,27 +35,22 @@ def _save_output(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -
     ctx.dim, ctx.dtype = inputs[1], inputs[0].dtype
 
 
-def _softmax_backward(ctx: Any, g: Any) -> Any:
+def _differentiate_along(formula: Any, ctx: Any, g: Any) -> Any:
+    """Computes a formula of the gradient, the result, and a function that sums along the dim."""
     (y,) = ctx.saved_tensors
     axis = find_dim(y.ndim, ctx.dim)
-
-    def compute(g: Any, y: Any) -> Any:
-        weighted = g * y
-        total = jnp.sum(weighted, axis, keepdims=True) if y.ndim else weighted
-        return weighted - y * total
-
-    return lax.convert_element_type(in_single(compute)(g, y), ctx.dtype), None
+    sum_up = partial(jnp.sum, axis=axis if y.ndim else (), keepdims=True)
+    found = in_single(lambda g, y: formula(g, y, sum_up))(g, y)
+    return lax.convert_element_type(found, ctx.dtype), None
 
 
-def _log_softmax_backward(ctx: Any, g: Any) -> Any:
-    (y,) = ctx.saved_tensors
-    axis = find_dim(y.ndim, ctx.dim)
+def _differentiate_softmax(g: Any, y: Any, sum_up: Any) -> Any:
+    weighted = g * y
+    return weighted - y * sum_up(weighted)
 
-    def compute(g: Any, y: Any) -> Any:
-        total = jnp.sum(g, axis, keepdims=True) if y.ndim else g
-        return g - lax.exp(y) * total
 
-    return lax.convert_element_type(in_single(compute)(g, y), ctx.dtype), None
+def _differentiate_log_softmax(g: Any, y: Any, sum_up: Any) -> Any:
+    return g - lax.exp(y) * sum_up(g)
 
 
 _ALONG = "(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"
@@ -64,7 +59,9 @@ SOFTMAX = (
         f"softmax{_ALONG}",
         partial(_normalise_along, jax.nn.softmax),
         "exp(self), divided by its sum along a dim",
-        derivative=Derivative(backward=_softmax_backward, setup_context=_save_output),
+        derivative=Derivative(
+            backward=partial(_differentiate_along, _differentiate_softmax), setup_context=_save_output
+        ),
         dtypes="hf",
         result="shape",
         network_name="softmax",
@@ -74,7 +71,9 @@ SOFTMAX = (
         f"log_softmax{_ALONG}",
         partial(_normalise_along, jax.nn.log_softmax),
         "logarithm of softmax",
-        derivative=Derivative(backward=_log_softmax_backward, setup_context=_save_output),
+        derivative=Derivative(
+            backward=partial(_differentiate_along, _differentiate_log_softmax), setup_context=_save_output
+        ),
         dtypes="hf",
         result="shape",
         network_name="log_softmax",
@@ -123,17 +122,11 @@ def _scale(x: Any, weight: Any, bias: Any, shape: Sequence[int]) -> Any:
     return x if bias is None else x + jnp.broadcast_to(lax.reshape(bias, shape), x.shape)
 
 
-def _with_optionals(function: Any, *arrays: Any) -> Any:
-    """Makes a function compute half precision in single; absent arrays stay None."""
-    indices = [index for index, array in enumerate(arrays) if array is not None]
-
-    def compute(*present: Any) -> Any:
-        full: list[Any] = [None] * len(arrays)
-        for index, array in zip(indices, present, strict=True):
-            full[index] = array
-        return function(*full)
-
-    return in_single(compute)(*[arrays[index] for index in indices])
+def _normalise(
+    input: Any, weight: Any, bias: Any, axes: Sequence[int], shape: Sequence[int], eps: float
+) -> Any:
+    compute = in_single(lambda x, w, b: _scale(_standardise(x, axes, eps), w, b, shape))
+    return compute(input, weight, bias)
 
 
 def _layer_norm(
@@ -142,9 +135,7 @@ def _layer_norm(
     axes = _check_shape(input, normalized_shape, weight, bias)
     _check_parameters(input, weight, bias)
     shape = (1,) * axes[0] + tuple(normalized_shape)
-    return _with_optionals(
-        lambda x, w, b: _scale(_standardise(x, axes, eps), w, b, shape), input, weight, bias
-    )
+    return _normalise(input, weight, bias, axes, shape, eps)
 
 
 def _rms_norm(
@@ -159,7 +150,7 @@ def _rms_norm(
         mean = jnp.mean(lax.square(x), axis=axes, keepdims=True)
         return _scale(x * lax.rsqrt(mean + small), w, None, shape)
 
-    return _with_optionals(compute, input, weight)
+    return in_single(compute)(input, weight)
 
 
 def _check_parameters(input: Any, *parameters: Any) -> None:
@@ -188,7 +179,7 @@ def _group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = Non
         flat = _standardise(grouped, range(2, grouped.ndim), eps)
         return _scale(lax.reshape(flat, x.shape), w, b, _channel_shape(x))
 
-    return _with_optionals(compute, input, weight, bias)
+    return in_single(compute)(input, weight, bias)
 
 
 def _instance_norm(input: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
@@ -197,12 +188,7 @@ def _instance_norm(input: Any, weight: Any = None, bias: Any = None, eps: float 
             "expected input with at least 3 axes: batch, channels, places", "Add an axis with unsqueeze."
         )
     _check_channels(input, weight, bias)
-    return _with_optionals(
-        lambda x, w, b: _scale(_standardise(x, range(2, x.ndim), eps), w, b, _channel_shape(x)),
-        input,
-        weight,
-        bias,
-    )
+    return _normalise(input, weight, bias, range(2, input.ndim), _channel_shape(input), eps)
 
 
 def _check_channels(input: Any, *others: Any) -> None:
@@ -222,10 +208,7 @@ def _batch_norm(input: Any, weight: Any = None, bias: Any = None, eps: float = 1
     wide = lax.convert_element_type(input, dtypes.float32) if is_half else input
     mean = jnp.mean(wide, axis=axes)
     variance = jnp.mean(lax.square(wide - lax.reshape(mean, _channel_shape(wide))), axis=axes)
-    out = _with_optionals(
-        lambda x, w, b: _scale(_standardise(x, axes, eps), w, b, _channel_shape(x)), input, weight, bias
-    )
-    return out, mean, variance
+    return _normalise(input, weight, bias, axes, _channel_shape(input), eps), mean, variance
 
 
 def _batch_norm_fixed(
@@ -239,7 +222,7 @@ def _batch_norm_fixed(
         root = lax.rsqrt(lax.convert_element_type(variance, x.dtype) + eps)
         return _scale(away * lax.reshape(root, shape), w, b, shape)
 
-    return _with_optionals(compute, input, running_mean, running_var, weight, bias)
+    return in_single(compute)(input, running_mean, running_var, weight, bias)
 
 
 def _normalize(input: Any, p: float = 2.0, dim: Sequence[int] = (1,), eps: float = 1e-12) -> Any:
