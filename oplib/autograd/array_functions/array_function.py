@@ -192,11 +192,11 @@ def _push_forward(function: Callable[..., Arrays], present: Mask) -> Callable[..
 
 
 def bind_fixed(
-    function: Callable[..., Arrays], inputs: Arrays, varied: Mask
-) -> tuple[Callable[..., Arrays], Arrays]:
+    function: Callable[..., Any], inputs: Sequence[Any], varied: Mask
+) -> tuple[Callable[..., Any], Arrays]:
     """Returns a function of some of the inputs, and these inputs. The others keep their values."""
 
-    def partial(*values: Any) -> Arrays:
+    def partial(*values: Any) -> Any:
         return function(*spread(values, varied, inputs))
 
     return partial, tuple(pick_true(inputs, varied))

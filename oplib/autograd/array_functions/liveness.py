@@ -88,6 +88,19 @@ def drop_dead(function: Callable[..., Arrays]) -> Callable[..., Arrays]:
     return run
 
 
+def fill_unused(
+    function: Callable[..., Any], used: Sequence[bool], avals: Sequence[Any]
+) -> Callable[..., Any]:
+    """Returns a function of the used inputs alone. Zeros stand for the others."""
+
+    def filled(*arrays: Any) -> Any:
+        rest = iter(arrays)
+        pairs = zip(used, avals, strict=True)
+        return function(*[next(rest) if use else jnp.zeros(aval.shape, aval.dtype) for use, aval in pairs])
+
+    return filled
+
+
 def find_forwarded(jaxpr: Any) -> tuple[int, ...] | None:
     """Returns the index of the input that each output of a jaxpr is, or None if some output is computed."""
     indices = {var: index for index, var in enumerate(jaxpr.invars)}

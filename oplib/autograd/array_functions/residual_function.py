@@ -232,15 +232,10 @@ class PlainPlan(_PullPlan):
         full = self._function.vjp(self.wanted, present).function
 
         def push(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Arrays, Arrays]:
-            values, moved = [*primals[:first], *primals[last:]], [*tangents[:first], *tangents[last:]]
-            indices = [index for index, tangent in enumerate(moved) if not isinstance(tangent, SymbolicZero)]
-
-            def move(*varied: Any) -> Arrays:
-                current = dict(zip(indices, varied, strict=True))
-                return full(*(current.get(index, value) for index, value in enumerate(values)))
-
-            at, along = tuple(values[index] for index in indices), tuple(moved[index] for index in indices)
-            return jax.jvp(move, at, along)
+            values, moved = (*primals[:first], *primals[last:]), (*tangents[:first], *tangents[last:])
+            is_moving = tuple(not isinstance(tangent, SymbolicZero) for tangent in moved)
+            partial, at = bind_fixed(full, values, is_moving)
+            return jax.jvp(partial, at, tuple(pick_true(moved, is_moving)))
 
         return push
 

@@ -16,7 +16,7 @@ from oplib.errors import ArgumentError
 from oplib.library.schema import Argument, FunctionSchema, split_values
 
 from .keys import make_generator
-from .trees import TreeEntry, is_object_tree, open_functions, read_leaf, split_tree
+from .trees import Keyed, TreeEntry, is_object_tree, open_functions, read_leaf, split_tree
 
 
 def freeze(value: Any) -> object:
@@ -64,20 +64,14 @@ class EntryKind(enum.Enum):
     key = "key"  # an array too: the key for a Generator
 
 
-class Fixed:
-    """A static argument; two are equal if the keys of their values are."""
+class Fixed(Keyed):
+    """A static argument."""
 
-    __slots__ = ("key", "value")
+    __slots__ = ("value",)
 
     def __init__(self, value: Any) -> None:
         self.value = value
         self.key = freeze(value)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Fixed) and self.key == other.key
-
-    def __hash__(self) -> int:
-        return hash(self.key)
 
     def __repr__(self) -> str:
         return repr(self.value)

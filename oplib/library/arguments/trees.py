@@ -25,7 +25,24 @@ def is_none(value: object) -> bool:
     return value is None
 
 
-class HeldRef:
+class Keyed:
+    """A static value; two of a class are equal if their keys are.
+
+    Attributes:
+        key: stands for the value.
+    """
+
+    __slots__ = ("key",)
+    key: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Keyed) and type(other) is type(self) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+class HeldRef(Keyed):
     """A ``jax.Ref`` in an argument, compared by identity.
 
     Args:
@@ -36,15 +53,10 @@ class HeldRef:
 
     def __init__(self, value: Any) -> None:
         self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, HeldRef) and self.value is other.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
+        self.key = id(value)
 
 
-class TreeEntry:
+class TreeEntry(Keyed):
     """The static part of an argument or a result that is a pytree.
 
     Args:
@@ -60,7 +72,7 @@ class TreeEntry:
         is_transient: as given, or because it has Refs.
     """
 
-    __slots__ = ("_key", "count", "is_transient", "members", "refs", "structure")
+    __slots__ = ("count", "is_transient", "members", "refs", "structure")
 
     def __init__(self, structure: Any, members: tuple[Any, ...], *, is_transient: bool = False) -> None:
         self.structure = structure
@@ -68,13 +80,7 @@ class TreeEntry:
         self.refs = [member.value for member in members if isinstance(member, HeldRef)]
         self.is_transient = is_transient or bool(self.refs)
         self.count = sum(member is None for member in members)
-        self._key = structure, members
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TreeEntry) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
+        self.key = structure, members
 
     def __repr__(self) -> str:
         return str(self.structure)

@@ -17,14 +17,14 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from oplib.autograd.array_functions.array_function import Mask
-from oplib.library.axes.levels import Level, Levels, move_to_front, take_first, to_jax_array
+from oplib.library.axes.levels import Level, Levels, move_to_front, to_jax_array
 from oplib.library.derivatives.formula import FormulaPlan
 from oplib.tracebacks import rule_of_jax
 
 from .bound_call import BoundCall
 from .linear import make_linear
 from .linear_primitive import find_moving, list_zeros
-from .shared_results import find_shared
+from .shared_results import take_shared
 
 BindLinear = Callable[..., list[Any]]
 
@@ -114,10 +114,7 @@ def _batch(primitive: Primitive, axis: Any, args: Any, dims: Any, *, attached: A
     ]
     batched = replace(attached, levels=(*attached.levels, level))
     outputs = primitive.bind(*moved, attached=batched, **life)
-    call = attached.call
-    if not level.size:
-        return outputs, [0] * len(outputs)
-    return take_first(outputs, find_shared(call, attached.levels, level, moved[:count]))
+    return take_shared(attached.call, attached.levels, level, moved[:count], outputs)
 
 
 def _differentiate(

@@ -24,7 +24,7 @@ from oplib.autograd.array_functions.compilation import are_concrete, bind_jaxpr
 from oplib.autograd.array_functions.masks import pick_true, spread
 from oplib.errors import MissingRuleError, describe
 from oplib.library.arguments.structure import Structure
-from oplib.library.axes.levels import Level, Levels, move_to_front, needs_axis, take_first, to_jax_array
+from oplib.library.axes.levels import Level, Levels, move_to_front, needs_axis, to_jax_array
 from oplib.library.axes.varying import is_inside_shard_map, match_varying
 from oplib.library.derivatives.formula import FormulaPlan
 from oplib.library.kernels.tracing import any_traced
@@ -59,7 +59,7 @@ from .linear_primitive import (
     transpose_linear,
 )
 from .rule_call import push_call, takes_results_of_rule
-from .shared_results import find_shared
+from .shared_results import take_shared
 
 _carriers: dict[str, Carrier] = {}
 
@@ -166,9 +166,7 @@ class Carrier:
         level = Level.of(axis, tuple(dim is not None for dim in dims))
         moved = [move_to_front(value, dim) for value, dim in zip(args, dims, strict=True)]
         outputs = self._bind(call, (*levels, level), moved, kernel.get("body"))
-        if not level.size:
-            return outputs, [0] * len(outputs)
-        return take_first(outputs, find_shared(call, levels, level, moved))
+        return take_shared(call, levels, level, moved, outputs)
 
     def _batch_linear(self, axis: Any, args: Any, dims: Any, *, linear: Linear, **life: Any) -> Any:
         run = partial(run_linear, linear=linear)

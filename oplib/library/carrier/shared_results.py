@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import Mask
 from oplib.autograd.array_functions.liveness import find_dependent
-from oplib.library.axes.levels import Level, Levels, take_examples
+from oplib.library.axes.levels import Level, Levels, take_examples, take_first
 
 from .bound_call import BoundCall
 from .unmapped_values import read_unmapped
@@ -42,6 +42,13 @@ def find_shared(call: BoundCall, levels: Levels, level: Level, arrays: Sequence[
         call.trace(levels, inner, in_parts=False).jaxpr, level.batched, skips_choices=False
     )
     return tuple(is_shared and not reads for is_shared, reads in zip(shared, depends, strict=True))
+
+
+def take_shared(
+    call: BoundCall, levels: Levels, level: Level, arrays: Sequence[Any], outputs: Sequence[Any]
+) -> Any:
+    """Returns the results of a batched call and their batch axes; of shared ones the first, without one."""
+    return take_first(outputs, find_shared(call, levels, level, arrays) if level.size else ())
 
 
 def _find_derived(call: BoundCall, levels: Levels, level: Level, arrays: Sequence[Any]) -> Mask:

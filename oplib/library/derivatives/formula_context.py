@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import jax
 
 from oplib.autograd.array_functions.array_function import Mask
-from oplib.autograd.array_functions.masks import spread
 from oplib.autograd.user_functions.context import advise_saving, find_unpacking
 from oplib.errors import AutogradError
 from oplib.library.arguments.layout import EntryKind
@@ -206,16 +205,15 @@ class Notes:
     """The notes of a setup, without the arrays, which are in a flat list beside them.
 
     Attributes:
-        saved: for each value of ``save_for_backward``, whether it is an array (or None).
-        attributes: the names, tree structures and static leaves of the attributes; ``EntryKind.array``
-            marks an array.
+        tree: the structure of the values of ``save_for_backward``, and of the attributes by their names.
+        leaves: its static leaves; ``EntryKind.array`` marks an array.
         materialize: the formula gets zeros for unused outputs.
         non_differentiable: for each flat output, whether it was marked.
         needs_input_grad: as the formula reads it.
     """
 
-    saved: tuple[bool, ...]
-    attributes: tuple[tuple[str, Any, tuple[Any, ...]], ...]
+    tree: Any
+    leaves: tuple[Any, ...]
     materialize: bool
     non_differentiable: Mask
     needs_input_grad: tuple[Any, ...]
@@ -228,36 +226,25 @@ class Notes:
             saver: the part of the op that saves, for errors; empty if there is none.
             residuals: the saved arrays.
         """
-        values: dict[str, Any] = {
-            "saved_tensors": tuple(spread(residuals, self.saved)),
-            "needs_input_grad": self.needs_input_grad,
-        }
-        for name, tree, leaves in self.attributes:
-            filled = [next(residuals) if leaf is EntryKind.array else leaf for leaf in leaves]
-            values[name] = jax.tree_util.tree_unflatten(tree, filled)
-        return FormulaContext(op, saver, values)
+        filled = [next(residuals) if leaf is EntryKind.array else leaf for leaf in self.leaves]
+        saved, attributes = jax.tree_util.tree_unflatten(self.tree, filled)
+        own = {"saved_tensors": saved, "needs_input_grad": self.needs_input_grad}
+        return FormulaContext(op, saver, attributes | own)
 
 
 def read_context(ctx: SetupContext, outputs: Sequence[Any]) -> tuple[list[Any], Notes]:
     """Splits a filled context into its arrays and everything else."""
-    arrays = [unbox(value) for value in ctx._saved if value is not None]
-    attributes: list[tuple[str, Any, tuple[Any, ...]]] = []
-    for name, value in vars(ctx).items():
-        if name in _OWN:
-            continue
-        leaves, tree = jax.tree_util.tree_flatten(value, is_leaf=_is_tensor)
-        marked = tuple(EntryKind.array if _is_saved(leaf) else leaf for leaf in leaves)
-        arrays.extend(unbox(leaf) for leaf in leaves if _is_saved(leaf))
-        attributes.append((name, tree, marked))
+    attributes = {name: value for name, value in vars(ctx).items() if name not in _OWN}
+    leaves, tree = jax.tree_util.tree_flatten((ctx._saved, attributes), is_leaf=_is_tensor)
     marked_outputs = list(map(unbox, jax.tree_util.tree_leaves(ctx._non_differentiable, is_leaf=_is_tensor)))
     notes = Notes(
-        saved=tuple(value is not None for value in ctx._saved),
-        attributes=tuple(attributes),
+        tree=tree,
+        leaves=tuple(EntryKind.array if _is_saved(leaf) else leaf for leaf in leaves),
         materialize=ctx._materialize,
         non_differentiable=tuple(any(value is marked for marked in marked_outputs) for value in outputs),
         needs_input_grad=ctx.needs_input_grad,
     )
-    return arrays, notes
+    return [unbox(leaf) for leaf in leaves if _is_saved(leaf)], notes
 
 
 def _is_tensor(value: object) -> bool:

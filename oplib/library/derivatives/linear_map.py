@@ -18,10 +18,10 @@ import jax.numpy as jnp
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from oplib.autograd.array_functions.array_function import Mask, conjugate
+from oplib.autograd.array_functions.array_function import Mask, bind_fixed, conjugate
 from oplib.autograd.array_functions.array_types import match_type, sum_gradient
 from oplib.autograd.array_functions.compilation import bind_jaxpr
-from oplib.autograd.array_functions.liveness import find_live_inputs
+from oplib.autograd.array_functions.liveness import fill_unused, find_live_inputs
 from oplib.autograd.array_functions.masks import find_true, pick_true, spread
 from oplib.errors import CapturedTracerError
 from oplib.library.axes.levels import Level, Levels, move_to_front
@@ -130,14 +130,7 @@ def _leave_out(closed: Any, keeps: Sequence[bool], operands: Sequence[Any]) -> A
     if all(keeps):
         return closed
 
-    def run(*values: Any) -> Sequence[Any]:
-        rest = iter(values)
-        avals = zip(closed.in_avals, keeps, strict=True)
-        return bind_jaxpr(closed)(
-            *[next(rest) if keep else jnp.zeros(aval.shape, aval.dtype) for aval, keep in avals]
-        )
-
-    return jax.jit(run).trace(*operands).jaxpr
+    return jax.jit(fill_unused(bind_jaxpr(closed), keeps, closed.in_avals)).trace(*operands).jaxpr
 
 
 def _run(*operands: Any, forward: Any, **_: Any) -> list[Any]:
@@ -151,15 +144,12 @@ def _push(primals: Any, tangents: Any, *, forward: Any, count: int, **params: An
     pushed = [ad.Zero(jax.typeof(output).to_tangent_aval()) for output in outputs]
     if any(not isinstance(tangent, ad.Zero) for tangent in tangents[count:]):
         pushed = bind(*primals[:count], *map(ad.instantiate_zeros, tangents[count:]))
-    moves = [index for index in range(count) if not isinstance(tangents[index], ad.Zero)]
-    if moves:
-
-        def vary(*values: Any) -> list[Any]:
-            moved = dict(zip(moves, values, strict=True))
-            return bind_jaxpr(forward)(*[moved.get(at, value) for at, value in enumerate(primals)])
-
-        at = tuple(primals[index] for index in moves)
-        own = jax.jvp(vary, at, tuple(tangents[index] for index in moves))[1]
+    moves = tuple(
+        index < count and not isinstance(tangent, ad.Zero) for index, tangent in enumerate(tangents)
+    )
+    if any(moves):
+        vary, at = bind_fixed(bind_jaxpr(forward), primals, moves)
+        own = jax.jvp(vary, at, tuple(pick_true(tangents, moves)))[1]
         pushed = list(map(ad.add_tangents, pushed, own))
     return outputs, pushed
 

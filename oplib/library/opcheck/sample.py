@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from oplib.autograd.array_functions.masks import pick_true, spread
-from oplib.autograd.gradcheck.coordinates import count_coordinates, draw_directions, from_coordinates
+from oplib.autograd.gradcheck.coordinates import draw_arrays
 from oplib.library.arguments.binding import Binder
 from oplib.library.arguments.keys import draw_keys, to_key
 from oplib.library.arguments.layout import make_layout
@@ -177,7 +177,4 @@ def is_inexact(array: Any) -> bool:
 
 def draw_like(arrays: Sequence[Any], seed: int) -> list[Any]:
     """Returns random arrays with the shapes and dtypes of others, for directions and cotangents."""
-    return [
-        from_coordinates(draw_directions(1, count_coordinates(array), seed=seed + index)[0], array)
-        for index, array in enumerate(arrays)
-    ]
+    return [draw_arrays(1, array, seed=seed + index)[0] for index, array in enumerate(arrays)]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax.numpy as jnp
-
 from oplib.autograd.array_functions.compilation import rename_function
+from oplib.autograd.array_functions.liveness import fill_unused
 
 
 def find_used_inputs(jaxpr: Any) -> list[bool]:
@@ -23,11 +22,5 @@ def prune(run: Callable[..., Any], closed: Any, name: str) -> tuple[list[bool], 
     The new function calls the traced one, which JAX does not trace again: the call is one equation. Zeros
     stand for the inputs that are not used. ``closed`` is the jaxpr of ``run``.
     """
-    used, avals = find_used_inputs(closed.jaxpr), closed.in_avals
-
-    def pruned(*values: Any) -> Any:
-        arguments = iter(values)
-        pairs = zip(used, avals, strict=True)
-        return run(*[next(arguments) if use else jnp.zeros(aval.shape, aval.dtype) for use, aval in pairs])
-
-    return used, rename_function(pruned, name)
+    used = find_used_inputs(closed.jaxpr)
+    return used, rename_function(fill_unused(run, used, closed.in_avals), name)
