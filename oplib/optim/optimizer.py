@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import jax
 import jax.numpy as jnp
 
+from oplib.autograd.array_functions.masks import Mask, pick_true, spread
 from oplib.autograd.grad_mode import enable_grad, recording_off
 from oplib.autograd.nodes.accumulate import refuse_old_gradient
 from oplib.autograd.recording.in_place import write_values
@@ -34,7 +35,6 @@ from .placement import bring_to_place, check_devices
 
 _MISSING = re.compile(r"missing \d+ required keyword-only arguments?: '(\w+)'")
 _get_shape = attrgetter("aval.shape")  # of an array; its own shape takes five times as long
-Mask = tuple[bool, ...]
 Update = Callable[..., tuple[list[Any], list[Any]]]
 
 
@@ -168,7 +168,7 @@ class Optimizer:
             return loss
         extra = {name: value.array if isinstance(value, Tensor) else value for name, value in extra.items()}
         params, grads, state = map(_read_arrays, (self.params, held, self.state))
-        written = [param for param, has in zip(self.params, mask, strict=True) if has]
+        written = pick_true(self.params, mask)
         refuse_writes(written, "Optimizer.step")
         refuse_shared_memory(written, "Optimizer.step")
         self._check_shapes(params, grads)
@@ -257,8 +257,7 @@ class Optimizer:
 
     def _arrange(self, values: Sequence[Any]) -> Any:
         """Puts one value for each parameter into the containers of the parameters."""
-        rest = iter(values)
-        return tree_unflatten([next(rest) if flag else None for flag in self._flags], self._spec)
+        return tree_unflatten(spread(values, self._flags), self._spec)
 
     def _names(self) -> list[str]:
         tree = jax.tree_util.tree_unflatten(self._structure, range(len(self.state)))
@@ -313,7 +312,7 @@ class Optimizer:
         """Returns the step in which just these parameters have gradients, and which keeps their layouts."""
         layouts: Any = None
         if not have_no_layout(params) and any(find_on_mesh(param) is not None for param in params):
-            written = [param for param, has in zip(params, mask, strict=True) if has]
+            written = pick_true(params, mask)
             layouts = tuple(map(find_on_mesh, written)), tuple(map(find_on_mesh, state))
         update = self._updates.get((mask, layouts))
         if update is None:

@@ -15,7 +15,7 @@ from oplib.tensor import Tensor, box
 from oplib.tensor.devices.placement import find_other_device
 
 from .comparison import Matrix, Options
-from .coordinates import Vector, count_coordinates, from_rows, stack_rows, to_coordinates
+from .coordinates import Vector, count_coordinates, from_rows, read_gradient, stack_rows
 from .problem import Problem, as_tuple, needs_grad
 
 
@@ -58,10 +58,9 @@ def backward_jacobian(problem: Problem, output: int, options: Options) -> dict[i
 
 def _read_gradient(gradient: Tensor | None, problem: Problem, index: int, *, check_dtype: bool) -> Vector:
     due = problem.inputs[index].array
-    if gradient is None:
-        return np.zeros(count_coordinates(due))
-    check_gradient_kind(gradient.array, due, f"input {index}", check_dtype=check_dtype)
-    return to_coordinates(gradient.array)
+    if gradient is not None:
+        check_gradient_kind(gradient.array, due, f"input {index}", check_dtype=check_dtype)
+    return read_gradient(gradient, due)
 
 
 def check_gradient_kind(gradient: Any, due: Any, what: str, *, check_dtype: bool) -> None:

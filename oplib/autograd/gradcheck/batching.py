@@ -13,7 +13,7 @@ from oplib.errors import GradcheckError
 from oplib.tensor import Tensor
 
 from .comparison import find_differing
-from .coordinates import Vector, count_coordinates, draw_arrays, to_coordinates
+from .coordinates import Vector, draw_arrays, read_gradient
 from .problem import Problem
 
 _ROWS = 2
@@ -37,17 +37,12 @@ def check_batched_gradients(problem: Problem, output: int) -> None:
     stacked = Tensor.from_array(jnp.stack(cotangents))
     mapped = run_mapped(lambda: pull_back(stacked, batched=True), f"the gradients of output {output}")
     for at, index in enumerate(problem.wanted):
+        due = problem.inputs[index].array
         require_same(
-            _read(mapped[at], problem, index, _ROWS),
-            np.concatenate([_read(row[at], problem, index, 1) for row in expected]),
+            read_gradient(mapped[at], due, _ROWS),
+            np.concatenate([read_gradient(row[at], due) for row in expected]),
             f"the gradient of output {output} with respect to input {index}",
         )
-
-
-def _read(gradient: Tensor | None, problem: Problem, index: int, rows: int) -> Vector:
-    if gradient is None:
-        return np.zeros(rows * count_coordinates(problem.inputs[index].array))
-    return to_coordinates(gradient.array)
 
 
 def run_mapped(run: Callable[[], Any], what: str) -> Any:

@@ -19,6 +19,11 @@ def to_coordinates(array: Any) -> Vector:
     return values.astype(np.float64)
 
 
+def read_gradient(gradient: Any, like: Any, rows: int = 1) -> Vector:
+    """Returns the entries of a gradient or tangent; None stands for zeros in so many rows like an array."""
+    return np.zeros(rows * count_coordinates(like)) if gradient is None else to_coordinates(gradient.array)
+
+
 def from_coordinates(vector: Vector, like: Any) -> Any:
     """Returns an array with these coordinates, and the shape, dtype and device of another array."""
     return from_rows(vector[None], like)[0]

@@ -17,7 +17,7 @@ from oplib.tensor import Tensor
 from .backward import check_gradient_kind, zeros_like
 from .batching import require_same, run_mapped
 from .comparison import Matrix, Options
-from .coordinates import Vector, count_coordinates, draw_arrays, from_coordinates, stack_rows, to_coordinates
+from .coordinates import Vector, count_coordinates, draw_arrays, from_coordinates, read_gradient, stack_rows
 from .problem import Problem, as_tuple
 
 _ROWS = 2
@@ -34,7 +34,7 @@ def push_forward(problem: Problem, index: int, direction: Vector, options: Optio
         due = problem.outputs[output].array
         if value is not None:
             check_gradient_kind(value.array, due, f"output {output}", check_dtype=options.check_grad_dtypes)
-        derivatives[output] = _read(value, due)
+        derivatives[output] = read_gradient(value, due)
     return derivatives
 
 
@@ -61,10 +61,6 @@ def _push(problem: Problem, tangents: Mapping[int, Tensor]) -> dict[int, Tensor 
         return {index: unpack_dual(outputs[index]).tangent for index in problem.inexact}
 
 
-def _read(tangent: Tensor | None, due: Any) -> Vector:
-    return np.zeros(count_coordinates(due)) if tangent is None else to_coordinates(tangent.array)
-
-
 def check_undefined_tangents(problem: Problem) -> None:
     """Raises GradcheckError if no tangent of an input gives other results than a tangent of zeros."""
     tangents = {index: Tensor.from_array(_draw(problem, index)[0]) for index in problem.wanted}
@@ -75,8 +71,8 @@ def check_undefined_tangents(problem: Problem) -> None:
         for output in problem.inexact:
             due = problem.outputs[output].array
             require_same(
-                _read(undefined[output], due),
-                _read(defined[output], due),
+                read_gradient(undefined[output], due),
+                read_gradient(defined[output], due),
                 f"the tangent of output {output}, when input {index} has an undefined tangent value,",
                 how="with it undefined",
                 instead="with zeros",
@@ -91,17 +87,14 @@ def check_batched_tangents(problem: Problem) -> None:
         mapped = run_mapped(lambda at=index, rows=tangents: _push_batch(problem, at, rows), "forward mode")
         for output in problem.inexact:
             due = problem.outputs[output].array
-            rows = [_read(row[output], due) for row in expected]
             require_same(
-                np.zeros(len(rows) * rows[0].size)
-                if mapped[output] is None
-                else to_coordinates(mapped[output]),
-                np.concatenate(rows),
+                read_gradient(mapped[output], due, _ROWS),
+                np.concatenate([read_gradient(row[output], due) for row in expected]),
                 f"the tangent of output {output} with respect to input {index}",
             )
 
 
-def _push_batch(problem: Problem, index: int, tangents: list[Any]) -> dict[int, Any]:
+def _push_batch(problem: Problem, index: int, tangents: list[Any]) -> dict[int, Tensor | None]:
     def push_one(tangent: Any) -> dict[int, Any]:
         state = modes.state
         state.vmap_levels += 1
@@ -111,7 +104,7 @@ def _push_batch(problem: Problem, index: int, tangents: list[Any]) -> dict[int, 
             state.vmap_levels -= 1
         return {output: None if value is None else value.array for output, value in pushed.items()}
 
-    return jax.vmap(push_one)(jnp.stack(tangents))
+    return jax.tree.map(ARRAYS.box, jax.vmap(push_one)(jnp.stack(tangents)))
 
 
 def _draw(problem: Problem, index: int) -> list[Any]:
