@@ -125,7 +125,7 @@ def _make_window(name: str, what: str, fill: Fill, **further: tuple[Any, str]) -
         items = compute_window(f"signal.windows.{name}", fill, M, sym, numbers)
         return tensor(items, dtype=kind, device=device, requires_grad=requires_grad)
 
-    made = spread_numbers(window, {number: default for number, (default, _) in further.items()})
+    made = spread_numbers(window, further)
     made.__name__ = made.__qualname__ = name
     told = "".join(f"\n    {number}: {meaning}." for number, (_, meaning) in further.items())
     has_factors = "a" in further

@@ -14,10 +14,9 @@ import numpy as np
 from oplib.errors import AutogradError, describe
 from oplib.modes import modes
 
-from .inference import InferenceTensor, mark_inference
-from .storage.escape import note_trace
+from .inference import InferenceTensor
 from .storage.ingestion import to_array
-from .tensor import Tensor, box
+from .tensor import Tensor, box_leaf
 
 
 def _flatten(tensor: Tensor) -> tuple[tuple[Any], bool]:
@@ -44,15 +43,7 @@ def _unflatten(requires_grad: bool, children: Any) -> Tensor:
     (array,) = children
     if isinstance(array, np.ndarray) and array.dtype != np.object_:
         array = to_array(array, None, None)
-    tensor = box(array)
-    state = modes.state
-    trace = note_trace(state)
-    if trace is not None:
-        tensor._trace = trace
-    if state.tracing is not None:
-        tensor._scope = state.tracing_scope
-    if state.inference:
-        mark_inference(tensor)
+    tensor = box_leaf(array, requires_grad=False)
     if requires_grad:
         tensor._requires_grad = True
     return tensor

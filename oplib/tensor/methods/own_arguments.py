@@ -55,9 +55,7 @@ class TensorMethods(Generic[TensorT]):
             tensor([1, 2, 3, 4])
         """
         try:
-            if shape is not None:
-                return upcalls.reshape(self, take_named("reshape", "shape", shape, sizes))
-            return upcalls.reshape(self, _join(sizes))
+            return upcalls.reshape(self, _read("reshape", "shape", shape, sizes))
         except Exception as error:
             if better := refine_error(error):
                 raise better from error
@@ -88,12 +86,13 @@ class TensorMethods(Generic[TensorT]):
                     [0., 0.]])
         """
         try:
-            if size is not None:
-                positional = sizes if dtype is None else (*sizes, dtype)
-                return upcalls.view(self, take_named("view", "size", size, positional))
-            if dtype is not None or (len(sizes) == 1 and isinstance(sizes[0], (np.dtype, type))):
+            if size is None and (
+                dtype is not None or (len(sizes) == 1 and isinstance(sizes[0], (np.dtype, type)))
+            ):
                 return upcalls.view_dtype(self, sizes[0] if dtype is None else dtype)
-            return upcalls.view(self, _join(sizes))
+            return upcalls.view(
+                self, _read("view", "size", size, sizes if dtype is None else (*sizes, dtype))
+            )
         except Exception as error:
             if better := refine_error(error):
                 raise better from error
@@ -116,9 +115,7 @@ class TensorMethods(Generic[TensorT]):
                     [2, 2, 2]])
         """
         try:
-            if size is not None:
-                return upcalls.expand(self, take_named("expand", "size", size, sizes))
-            return upcalls.expand(self, _join(sizes))
+            return upcalls.expand(self, _read("expand", "size", size, sizes))
         except Exception as error:
             if better := refine_error(error):
                 raise better from error
@@ -140,9 +137,7 @@ class TensorMethods(Generic[TensorT]):
             (4, 2, 3)
         """
         try:
-            if dims is not None:
-                return upcalls.permute(self, take_named("permute", "dims", dims, numbers))
-            return upcalls.permute(self, _join(numbers))
+            return upcalls.permute(self, _read("permute", "dims", dims, numbers))
         except Exception as error:
             if better := refine_error(error):
                 raise better from error
@@ -337,9 +332,11 @@ def _warn_of_reversing(rank: int) -> None:
     )
 
 
-def _join(sizes: tuple[Any, ...]) -> Any:
-    """Reads ``f(2, 3)`` and ``f((2, 3))`` in the same way."""
-    return sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
+def _read(op: str, name: str, named: Any, given: tuple[Any, ...]) -> Any:
+    """Reads ``f(2, 3)``, ``f((2, 3))`` and ``f(name=(2, 3))`` in the same way."""
+    if named is not None:
+        return take_named(op, name, named, given)
+    return given[0] if len(given) == 1 and isinstance(given[0], (tuple, list)) else given
 
 
 def _conjugate(tensor: Any) -> Any:

@@ -41,12 +41,14 @@ Example:
 """
 
 
-def spread_numbers(function: Callable[..., Any], numbers: Mapping[str, Any]) -> Callable[..., Any]:
+def spread_numbers(
+    function: Callable[..., Any], numbers: Mapping[str, tuple[Any, str]]
+) -> Callable[..., Any]:
     """Returns a function with a parameter for each number, in place of ``numbers``, a dict.
 
     Args:
         function: has the parameter ``numbers``.
-        numbers: their names and defaults.
+        numbers: by their names the default and the meaning of each.
     """
     signature = inspect.signature(function)
     parameters: list[inspect.Parameter] = []
@@ -54,7 +56,7 @@ def spread_numbers(function: Callable[..., Any], numbers: Mapping[str, Any]) -> 
         if parameter.name != "numbers":
             parameters.append(parameter)
             continue
-        parameters += [parameter.replace(name=name, default=default) for name, default in numbers.items()]
+        parameters += [parameter.replace(name=name, default=one[0]) for name, one in numbers.items()]
     signature = signature.replace(parameters=parameters)
 
     def spread(*args: Any, **kwargs: Any) -> Any:
@@ -132,7 +134,7 @@ def _make_window(name: str, what: str, shown: str, fill: Fill, **further: tuple[
         items = compute_window(name, fill, window_length, not periodic, numbers)  # pyright: ignore[reportArgumentType]  a dict by now
         return tensor(items, dtype=kind, device=device, requires_grad=requires_grad)
 
-    made = spread_numbers(window, {number: default for number, (default, _) in further.items()})
+    made = spread_numbers(window, further)
     told = "".join(f"\n    {number}: {words}" for number, (_, words) in further.items())
     made.__name__, made.__doc__ = name, _DOC.format(name=name, what=what, shown=shown, numbers=told)
     return Composed(made, makes=True)
