@@ -13,6 +13,7 @@ from weakref import WeakSet
 
 import jax.numpy as jnp
 
+from oplib.autograd.array_functions.masks import map_given, pick_given
 from oplib.errors import AutogradError, describe
 from oplib.modes import ModeState, modes
 from oplib.tensor import Tensor, box, read_array, upcalls
@@ -113,7 +114,7 @@ def find_tangents(tensors: Sequence[Tensor | None]) -> list[Tensor | None] | Non
     """Returns the tangents of the operands of a call; None if there is none, or calls carry no tangents."""
     if not carries_tangents():
         return None
-    tangents = [None if tensor is None else find_tangent(tensor) for tensor in tensors]
+    tangents = map_given(find_tangent, tensors)
     return tangents if any(tangent is not None for tangent in tangents) else None
 
 
@@ -151,7 +152,7 @@ def push_tangents(
         tangents: the tangents of the inputs of the call, or None.
         outputs: the results of the call.
     """
-    present = [tangent for tangent in tangents if tangent is not None]
+    present = pick_given(tangents)
     results = push(list(map(freeze_tensor, (*operands, *present))))
     for output, tangent in zip(outputs, results, strict=True):  # a view has its own
         if output is not None and tangent is not None and look_up_tangent(output) is None:
@@ -169,7 +170,7 @@ def save_tangents(tensors: Sequence[Tensor | None]) -> list[TangentSlot | None]:
     An in-place write overwrites the tangent too, so the slot of the tensor cannot be used.
     """
     level: Any = modes.state.dual_level
-    tangents = [None if tensor is None else find_tangent(tensor) for tensor in tensors]
+    tangents = map_given(find_tangent, tensors)
     return [None if tangent is None else level.make_slot(freeze_tensor(tangent)) for tangent in tangents]
 
 

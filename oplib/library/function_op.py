@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oplib.autograd.array_functions.array_function import has_gradient
+from oplib.autograd.array_functions.masks import pick_given
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.recording.in_place import check_may_write
 from oplib.autograd.user_functions.array_call import ArrayCall, HeldContext
@@ -62,7 +63,7 @@ def apply_as_op(cls: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) ->
 def _apply_to_tensors(op: Any, call: ArrayCall, tensors: Sequence[Tensor]) -> Any:
     """Applies a Function to Tensors without recording the call, and writes what forward has written."""
     arrays = op(call, *map(read_array, tensors))
-    name, places = call.cls.__name__, [index for index in call.written if index is not None]
+    name, places = call.cls.__name__, pick_given(call.written)
     if places:
         written = [tensors[index] for index in places]
         refuse_writes(written, name)

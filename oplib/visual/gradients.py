@@ -12,6 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 from oplib.autograd import grad
+from oplib.autograd.array_functions.masks import pick_given
 from oplib.autograd.graph import Node
 from oplib.autograd.nodes.accumulate import AccumulateGrad
 from oplib.autograd.nodes.edges import GradientEdge
@@ -183,7 +184,7 @@ def _list_holders(node: Any) -> list[Tensor]:
     if isinstance(node, AccumulateGrad):
         return [node.variable]
     tensors = [reference() for reference in (getattr(node, "_retained", None) or {}).values()]
-    return [tensor for tensor in tensors if tensor is not None]
+    return pick_given(tensors)
 
 
 def _note_node(report: GradientReport, number: int, node: Any, sent: Any, received: Any) -> None:
@@ -233,6 +234,6 @@ def _collect_edges(report: GradientReport, nodes: Sequence[Any], numbers: dict[A
     of_leaves = [
         report.arrives.get(number, [None])[0] for node, number in numbers.items() if not node.next_functions
     ]
-    measured = [gradient for gradient in of_leaves if gradient is not None]
+    measured = pick_given(of_leaves)
     report.leaf_count = len(measured)
     report.reached = sum(gradient.is_bad for gradient in measured)

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
+from oplib.autograd.array_functions.masks import pick_given
 from oplib.autograd.nodes.locations import Location, find_frame, locate_line
 from oplib.library.objects.observers import ObservedCall, observing
 from oplib.modes import modes
@@ -204,7 +205,7 @@ class _Profiler:
     def read_graph(self, results: Any) -> None:
         """Counts the arrays of the nodes that no backward has run."""
         roots: list[Any] = [result.grad_fn for result in tree_leaves(results) if isinstance(result, Tensor)]
-        for node in collect_edges(root for root in roots if root is not None):
+        for node in collect_edges(pick_given(roots)):
             self._count_saved(node)
 
     def _count_saved(self, node: Any) -> None:

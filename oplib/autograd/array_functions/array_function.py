@@ -25,7 +25,7 @@ from .array_types import match_type, sum_gradient
 from .compilation import is_uncompiled, name_traced
 from .concreteness import VALUE_ERRORS
 from .liveness import drop_dead, find_dependent, find_forwarded, find_live_inputs
-from .masks import Mask, pick_true, spread
+from .masks import Mask, map_given, pick_true, spread
 from .tokens import next_token
 from .width import note_width
 
@@ -276,7 +276,7 @@ class BackwardPlan:
         self.wanted = wanted
         self.is_wide = note_width()
         self.input_count = len(wanted)
-        self.outputs = tuple(None if value is None else shape_of(value) for value in outputs)
+        self.outputs = tuple(map_given(shape_of, outputs))
         self.differentiable: Mask = tuple(
             value is not None and has_gradient(value.dtype) for value in outputs
         )

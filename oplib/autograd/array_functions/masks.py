@@ -1,11 +1,12 @@
-"""Masks: one flag for each of several values. They take a list apart, and put it together again."""
+"""Values of which some are absent: masks, one flag for each, and None in place of an absent one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 Mask = tuple[bool, ...]
+_T = TypeVar("_T")
 
 
 def pick_true(values: Iterable[Any], mask: Iterable[Any]) -> list[Any]:
@@ -30,3 +31,13 @@ def spread(picked: Iterable[Any], mask: Sequence[Any], others: Iterable[Any] | N
 def find_true(mask: Iterable[Any]) -> list[int]:
     """Returns the indices of the flags that are true."""
     return [index for index, is_picked in enumerate(mask) if is_picked]
+
+
+def pick_given(values: Iterable[_T | None]) -> list[_T]:
+    """Returns the values that are not None."""
+    return [value for value in values if value is not None]
+
+
+def map_given(function: Callable[[Any], Any], values: Iterable[Any]) -> list[Any]:
+    """Returns what a function makes of each value; None stays None."""
+    return [None if value is None else function(value) for value in values]

@@ -19,6 +19,7 @@ from jax.core import Tracer
 
 from oplib.autograd.array_functions.array_function import ArrayFunction
 from oplib.autograd.array_functions.compilation import is_uncompiled
+from oplib.autograd.array_functions.masks import pick_given
 from oplib.autograd.array_functions.tokens import next_token
 from oplib.autograd.array_functions.width import x64
 from oplib.autograd.engine.flow import Flow
@@ -424,7 +425,7 @@ def _interpret(
             results.append(ARRAYS.add(*arguments))
             continue
         with jax.named_scope(label):
-            results += [result for result in run(*arguments) if result is not None]
+            results += pick_given(run(*arguments))
     return [results[number] for number in wanted]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from oplib.autograd.array_functions.masks import pick_given
 from oplib.autograd.engine.backward_and_grad import grad
 from oplib.errors import CheckOptionError
 from oplib.tensor import Tensor
@@ -131,7 +132,7 @@ class _FirstGradients:
         outputs = [value for value in as_tuple(self._func(*inputs)) if needs_grad(value)]
         wanted = [inputs[index] for index in self._wanted]
         gradients = grad(outputs, wanted, cotangents, create_graph=True, allow_unused=True)
-        return tuple(gradient for gradient in gradients if gradient is not None)
+        return tuple(pick_given(gradients))
 
 
 def _draw_like(output: Tensor, seed: int) -> Tensor:

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
+from oplib.autograd.array_functions.masks import pick_given
 from oplib.autograd.tangents import carries_tangents
 from oplib.modes import call_in_grad_mode, modes
 from oplib.tensor import Tensor, box, upcalls
@@ -72,7 +73,7 @@ class GradientRepresentation:
 
     def fill(self, grads: Sequence[Any], metadata: Sequence[Any]) -> list[Any]:
         """Replaces absent gradients by zeros on the device of the others, unless they have no metadata."""
-        present = [grad for grad in grads if grad is not None]
+        present = pick_given(grads)
         if len(present) == len(grads):
             return present
         device = find_other_device(self.array(present[0])) if present else None

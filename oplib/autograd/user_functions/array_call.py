@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from oplib.autograd.array_functions.array_function import has_gradient
-from oplib.autograd.array_functions.masks import pick_true, spread
+from oplib.autograd.array_functions.masks import map_given, pick_true, spread
 from oplib.autograd.grad_mode import recording_off
 from oplib.autograd.nodes.gradient_representation import ARRAYS, is_array_class
 from oplib.autograd.saved.saved_tensor import SavedTensor
@@ -101,8 +101,8 @@ class HeldContext:
         vars(ctx).update(zip(self._names, values, strict=True))
         result: Mold = vars(ctx).pop("_result")
         saved = [None if value is None else value._storage.array for value in vars(ctx).pop("to_save", ())]
-        ctx._saved = tuple([array if array is None else _save(array) for array in saved])
-        boxed = [None if grad is None else ARRAYS.box(grad) for grad in grads]
+        ctx._saved = tuple(map_given(_save, saved))
+        boxed = map_given(ARRAYS.box, grads)
         if ctx.output_grad_dtypes is not None:
             boxed = cast_gradients(boxed, result.pick(ctx.output_grad_dtypes))
         due = result.fill(boxed, None)
@@ -195,9 +195,9 @@ class ArrayCall:
             tangents: the tangent of each, or None.
         """
         ctx, outputs = self.run([tangent is not None for tangent in tangents], arrays)
-        boxed = [None if tangent is None else ARRAYS.box(tangent) for tangent in tangents]
+        boxed = map_given(ARRAYS.box, tangents)
         pushed = self._result.pick(call_jvp(ctx, list(map(ARRAYS.box, arrays)), boxed))
-        return outputs, [None if tangent is None else _unbox(tangent) for tangent in pushed]
+        return outputs, map_given(_unbox, pushed)
 
     def map(
         self, info: Any, dims: Sequence[int | None], arrays: Sequence[Any]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from oplib.autograd.array_functions.masks import map_given
 from oplib.errors import ArgumentValueError, AutogradError, DimensionError, GradientTypeError
 from oplib.tensor import Tensor
 from oplib.tensor.dtypes.rules import normalize_dtype
@@ -103,9 +104,7 @@ class FunctionCtx:
                 f"set_output_grad_dtype: it was called before. Got {len(self.output_grad_dtypes)} dtypes and "
                 f"then {len(dtypes)}. Call it once, with one for each output."
             )
-        self.output_grad_dtypes = tuple(
-            [None if dtype is None else normalize_dtype(dtype) for dtype in dtypes]
-        )
+        self.output_grad_dtypes = tuple(map_given(normalize_dtype, dtypes))
 
 
 def _check_marked(tensors: tuple[Any, ...], method: str) -> None:

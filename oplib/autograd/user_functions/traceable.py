@@ -13,6 +13,7 @@ from typing import Any
 import jax
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
+from oplib.autograd.array_functions.masks import pick_given
 from oplib.autograd.engine.validation import validate_results
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.nodes.node import TapeNode
@@ -56,7 +57,7 @@ def describe_backward(node: Any, operands: list[Any]) -> Any:
     except TypeError:
         return None
     arrays = [None if slot is None else slot.read(node.name()) for slot in saved]
-    operands += [array for array in arrays if array is not None]
+    operands += pick_given(arrays)
     structure = tuple([_tupled(getattr(node, name)) for name in _STRUCTURE])
     specs = [None if edge is None else edge[0].input_metadata[edge[1]] for edge in node.edges]
     return node.class_token, static, structure, *map(_shapes, (arrays, node.input_metadata, specs))

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from oplib.autograd.array_functions.masks import pick_given
 from oplib.errors import ArgumentError
 from oplib.library.schema import Argument, FunctionSchema, split_values
 
@@ -247,7 +248,7 @@ def make_layout(
         if argument.is_tensor_list and value is not None:
             flags = TupleFlags if isinstance(value, tuple) else tuple
             entries.append(flags([member is not None for member in value]))
-            flat.extend([member for member in value if member is not None])
+            flat.extend(pick_given(value))
         elif argument.is_tensor or argument.is_optional_tensor or argument.name in operand:
             entries.append(EntryKind.absent if value is None else EntryKind.array)
             if value is not None:

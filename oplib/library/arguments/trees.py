@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from oplib.autograd.array_functions.masks import pick_given
 from oplib.tensor import Tensor
 
 from .functions import OpenFunction, is_function, is_lasting, open_function
@@ -193,7 +194,7 @@ def split_tree(
         for leaf, array in zip(leaves, taken, strict=True)
     )
     entry = TreeEntry(structure, members, is_transient=is_transient)
-    return entry, [array for array in taken if array is not None]
+    return entry, pick_given(taken)
 
 
 def _is_leaf(value: Any) -> bool:

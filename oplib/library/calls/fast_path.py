@@ -16,6 +16,7 @@ from types import CodeType
 from typing import Any
 from weakref import ref
 
+from oplib.autograd.array_functions.masks import pick_given
 from oplib.autograd.recording.formula_node import record
 from oplib.generated_code import (
     compile_function,
@@ -137,7 +138,7 @@ class FastPath:
         A frame holds its code, so code that is gone runs in no thread.
         """
         self._lasting = self._lasting or frozenset(self._objects)  # before any code was written
-        alive = [code for code in (one() for one in self._written) if code is not None]
+        alive = pick_given(one() for one in self._written)
         self._written = [ref(code) for code in alive]
         for name in self._objects.keys() - self._lasting.union(*[code.co_names for code in alive]):
             del self._objects[name]

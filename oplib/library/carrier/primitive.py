@@ -21,7 +21,7 @@ from jax.interpreters import ad, batching, mlir
 
 from oplib.autograd.array_functions.array_function import Mask, has_gradient
 from oplib.autograd.array_functions.compilation import are_concrete, bind_jaxpr
-from oplib.autograd.array_functions.masks import pick_true, spread
+from oplib.autograd.array_functions.masks import pick_given, pick_true, spread
 from oplib.errors import MissingRuleError, describe
 from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, move_to_front, needs_axis, to_jax_array
@@ -389,7 +389,7 @@ class Carrier:
         else:
             wanted = tuple(tangent is not None for tangent in tangents)
             linear, residuals = make_linear(call, (), wanted, inputs=arrays, outputs=outputs)
-            operands = [*residuals, *(own for own in tangents if own is not None)]
+            operands = [*residuals, *pick_given(tangents)]
             bind = (
                 run_linear if call.record.takes_tensors else self._bind_derivative
             )  # eager rules are not traced

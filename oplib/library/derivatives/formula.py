@@ -19,7 +19,7 @@ from oplib.autograd.array_functions.array_function import (
     spread_gradients,
 )
 from oplib.autograd.array_functions.array_types import match_type
-from oplib.autograd.array_functions.masks import pick_true
+from oplib.autograd.array_functions.masks import map_given, pick_true
 from oplib.errors import AutogradError, MissingRuleError
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Structure
@@ -164,9 +164,7 @@ class FormulaPlan(BackwardPlan):
                 saved = tuple(map(_refuse_second_derivative, saved))
             ctx = self.notes.restore(op, saver, map(wrap, saved))
             cotangents = self._complete(iter(arrays[count:]), present, xp)
-            grads = self.structure.rebuild_grads(
-                [None if grad is None else wrap(grad) for grad in cotangents]
-            )
+            grads = self.structure.rebuild_grads(map_given(wrap, cotangents))
             eager = self.overload.record.is_untraced or not any_traced(arrays)
             try:
                 result = run_part(lambda: rule(ctx, *grads), op, "backward formula", eager=eager)

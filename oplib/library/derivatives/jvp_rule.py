@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.array_functions.array_function import has_gradient
+from oplib.autograd.array_functions.masks import map_given
 from oplib.errors import AutogradError, describe
 from oplib.library.arguments.layout import Layout, rebuild_tangent
 from oplib.library.arguments.results import require_same_results
@@ -92,7 +93,7 @@ def call_jvp_rule(
         tangents = [_fill(*pair, record=record) for pair in zip(tangents, inputs, strict=True)]
     if record.takes_tensors:
         inputs = [box(value) for value in inputs]
-        tangents = [None if tangent is None else box(tangent) for tangent in tangents]
+        tangents = map_given(box, tangents)
     primals = tuple(layout.schema.spread(layout.rebuild(inputs)))
     arranged = tuple(layout.schema.spread(layout.rebuild(tangents, rebuild_tangent)))
     answer = run_part(

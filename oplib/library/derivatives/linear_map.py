@@ -22,7 +22,7 @@ from oplib.autograd.array_functions.array_function import Mask, bind_fixed, conj
 from oplib.autograd.array_functions.array_types import match_type, sum_gradient
 from oplib.autograd.array_functions.compilation import bind_jaxpr
 from oplib.autograd.array_functions.liveness import fill_unused, find_live_inputs
-from oplib.autograd.array_functions.masks import find_true, pick_true, spread
+from oplib.autograd.array_functions.masks import find_true, pick_given, pick_true, spread
 from oplib.errors import CapturedTracerError
 from oplib.library.axes.levels import Level, Levels, move_to_front
 from oplib.library.kernels.tracing import any_traced, trace_to_jaxpr
@@ -101,7 +101,7 @@ def make_linear_map(
         def run(*values: Any) -> list[Any]:
             grads = formula(*values)
             has[:] = [grad is not None for grad in grads]
-            return [grad for grad in grads if grad is not None]
+            return pick_given(grads)
 
         try:
             closed = trace_to_jaxpr(jax.jit(run), arrays, op=plan.op_name, part="backward formula")

@@ -13,7 +13,7 @@ import numpy as np
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask, has_gradient, shape_of
 from oplib.autograd.array_functions.compilation import bind_jaxpr
 from oplib.autograd.array_functions.liveness import find_live_inputs
-from oplib.autograd.array_functions.masks import find_true, pick_true
+from oplib.autograd.array_functions.masks import find_true, pick_given, pick_true
 from oplib.errors import AutogradError
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.results import FORWARD, require_same_results
@@ -92,7 +92,7 @@ def _refuse_reading(plan: FormulaPlan, pool: Sequence[Any]) -> None:
         saved = [shape_of(pool[source]) for source in plan.sources]
         cotangents = pick_true(plan.outputs, plan.differentiable)
         formula = plan.bind_formula(plan.differentiable, jnp)
-        traced = jax.make_jaxpr(lambda *values: [grad for grad in formula(*values) if grad is not None])
+        traced = jax.make_jaxpr(lambda *values: pick_given(formula(*values)))
         live = find_live_inputs(traced(*saved, *cotangents).jaxpr)
         reads = [own and live[index] for index, own in enumerate(reads)]
     if any(reads):
@@ -127,7 +127,7 @@ def _find_linear_inputs(plan: FormulaPlan, outputs: Sequence[Any]) -> Mask:
         formula = whole.bind_formula(whole.differentiable, np if on_host else jnp)
         return formula(*map(np.asarray if on_host else to_jax_array, [*saved, *cotangents]))
 
-    shapes = [shape for shape in plan.outputs if shape is not None]
+    shapes = pick_given(plan.outputs)
     cotangents = pick_true(shapes, whole.differentiable)
     sample: Any = [*plan.inputs, *shapes], cotangents
     if on_host:
@@ -228,7 +228,7 @@ def _keep_by_variable(plan: FormulaPlan, notes: Notes, closed: Any, values: list
 def _bind_extras(plan: FormulaPlan, closed: Any, extra_outputs: list[int]) -> Callable[..., tuple[Any, ...]]:
     """Returns the intermediates as a function of the inputs and outputs that they read."""
     run = bind_jaxpr(closed)
-    shapes = [*plan.inputs, *(shape for shape in plan.outputs if shape is not None)]
+    shapes = [*plan.inputs, *pick_given(plan.outputs)]
 
     def compute_extras(*read: Any) -> tuple[Any, ...]:
         full: list[Any] = [jnp.zeros(shape.shape, shape.dtype) for shape in shapes]

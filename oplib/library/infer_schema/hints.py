@@ -13,6 +13,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
+from oplib.autograd.array_functions.masks import pick_given
 from oplib.library.schema import (
     ANY,
     TREE,
@@ -269,7 +270,7 @@ def _read_tuple(parts: tuple[Any, ...]) -> SchemaType:
 
 def _read_literal(values: tuple[Any, ...]) -> SchemaType:
     """Returns the common type of the values of a ``Literal``; a None among the values makes it optional."""
-    choices = tuple(value for value in values if value is not None)
+    choices = tuple(pick_given(values))
     kinds = {type(value) for value in choices}
     if len(kinds) != 1:
         raise UnsupportedHintError("The values of a Literal must be of one type.")

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from oplib.autograd.array_functions.masks import map_given
 from oplib.errors import DtypeError, MissingRuleError, ResultError, describe
 from oplib.library.arguments.keys import to_key_data
 from oplib.library.arguments.layout import Layout
@@ -137,7 +138,7 @@ def _view(value: Any) -> np.ndarray:
 
 def _copy_out(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return type(value)([None if member is None else np.array(member) for member in value])
+        return type(value)(map_given(np.array, value))
     return None if value is None else np.array(value)
 
 

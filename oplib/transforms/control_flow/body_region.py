@@ -16,6 +16,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax.core import Tracer
 
+from oplib.autograd.array_functions.masks import map_given
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.node import Edge
 from oplib.autograd.recording.view import has_lost_history
@@ -73,7 +74,7 @@ def hold_weakly(captured: Captured) -> Callable[[], Captured | None]:
         return lambda: captured
     node, slot = captured.edge or (None, 0)
     parts = captured.value, captured.storage, captured.owner, node
-    return partial(_find_again, [None if part is None else weakref.ref(part) for part in parts], slot)
+    return partial(_find_again, map_given(weakref.ref, parts), slot)
 
 
 def _find_again(references: Sequence[Any], slot: int) -> Captured | None:

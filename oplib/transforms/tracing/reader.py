@@ -17,6 +17,7 @@ from operator import is_, itemgetter
 from typing import Any
 from weakref import ref
 
+from oplib.autograd.array_functions.masks import map_given
 from oplib.generated_code import define_function, fill_template, render_tuple
 from oplib.tensor import Generator, default_generator
 
@@ -91,7 +92,7 @@ class Reader:
         rest = [*[container for container, _, _ in changed], *generators]
         self._add_distinction(guarded, filter(None, rest))
         self.tensors = [self._read(path) for path in paths]
-        self.rest = [None if path is None else self._read(path) for path in rest]
+        self.rest = map_given(self._read, rest)
         self._filename = f"<oplib.reader {next(_numbers)} of {name}>"
 
     @cached_property

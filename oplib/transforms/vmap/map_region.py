@@ -14,6 +14,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.extend.core import get_opaque_trace_state
 
+from oplib.autograd.array_functions.masks import map_given, pick_given
 from oplib.autograd.grad_mode import set_grad_enabled
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.gradient_representation import ARRAYS
@@ -174,8 +175,8 @@ class Region:
         exits = {entry.node: (gradient_edge(entry.moved),) for entry in entrances if entry.node is not None}
         graph = self._graph = RegionGraph(first, self._size, exits)
         results = [*self._outputs, *(entrance.inner for entrance in self._written())]
-        self._tangents = [None if result is None else find_tangent(result) for result in results]
-        leaving = [tensor for tensor in (*results, *self._tangents) if tensor is not None]
+        self._tangents = map_given(find_tangent, results)
+        leaving = pick_given((*results, *self._tangents))
         graph.collect(edge[0] for tensor in leaving if (edge := gradient_edge(tensor)) is not None)
         for tensor in leaving:
             graph.hold(tensor)

@@ -15,6 +15,7 @@ from jax.core import Tracer
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask, has_gradient
 from oplib.autograd.array_functions.filled_plan import FilledPlan, call_jaxpr
+from oplib.autograd.array_functions.masks import pick_given
 from oplib.autograd.engine.node_hooks import run_post_hooks, run_pre_hooks
 from oplib.autograd.engine.plan import RunPlan
 from oplib.autograd.engine.run import Run
@@ -104,7 +105,7 @@ def trace_node(node: TapeNode, *, ends_here: bool) -> SavedState:
     def run_once(*inputs: Any) -> list[Any]:
         results = run(inputs[: len(values)], inputs[len(values) :], create_graph=False)
         wanted.extend(result is not None for result in results)
-        return [result for result in results if result is not None]
+        return pick_given(results)
 
     def run_recorded(*inputs: Any) -> None:
         results = run(inputs[: len(values)], map(ARRAYS.box, inputs[len(values) :]), create_graph=True)
@@ -113,7 +114,7 @@ def trace_node(node: TapeNode, *, ends_here: bool) -> SavedState:
     if state.is_freed:
         unused = ArrayFunction(lambda: (), node.name(), compiled=False)
         return SavedState(FilledPlan(unused, (False,) * len(node.edges), slots, 0), is_freed=True)
-    shapes = [*(jax.typeof(value.array) for value in values), *(slot for slot in slots if slot is not None)]
+    shapes = [*(jax.typeof(value.array) for value in values), *pick_given(slots)]
     closed = jax.make_jaxpr(run_once)(*shapes)
     function = ArrayFunction(call_jaxpr(closed.jaxpr, tuple(wanted)), node.name(), compiled=False)
     plan = FilledPlan(function, tuple(wanted), slots, len(closed.consts) + len(values))

@@ -1,10 +1,10 @@
-"""Lists that are taken apart by masks, and put together again."""
+"""Lists that are taken apart by masks, and put together again; values in place of which None may stand."""
 
 from __future__ import annotations
 
 import pytest
 
-from oplib.autograd.array_functions.masks import find_true, pick_true, spread
+from oplib.autograd.array_functions.masks import find_true, map_given, pick_given, pick_true, spread
 
 MASK = (True, False, True)
 
@@ -35,3 +35,11 @@ def test_refuses_others_of_another_length() -> None:
 def test_finds_the_indices_of_true_flags() -> None:
     assert find_true(MASK) == [0, 2]
     assert find_true(()) == []
+
+
+def test_picks_what_is_not_none() -> None:
+    assert pick_given((0, None, "")) == [0, ""]
+
+
+def test_maps_what_is_not_none() -> None:
+    assert map_given(len, ("", None, "ab")) == [0, None, 2]

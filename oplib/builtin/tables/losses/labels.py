@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
+from oplib.autograd.array_functions.masks import pick_given
 from oplib.builtin.kernels.index_rules import take_slices
 from oplib.builtin.kernels.promotion import broadcast_to, check_dtypes, in_single, meet, strong
 from oplib.builtin.rows.row import LossRow
@@ -122,7 +123,7 @@ def _multilabel_soft_margin(input: Any, target: Any, weight: Any = None, *, redu
         losses = losses * weight[0] if weight else losses
         return reduce_losses(jnp.sum(losses, axis) / count, reduction)
 
-    return in_single(compute)(*meet(*(array for array in (input, target, weight) if array is not None)))
+    return in_single(compute)(*meet(*pick_given((input, target, weight))))
 
 
 ROWS = (

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
+from oplib.autograd.array_functions.masks import pick_given
 from oplib.builtin.kernels.promotion import (
     broadcast,
     compute_dtype,
@@ -160,7 +161,7 @@ def _pow_backward(ctx: Any, g: Any) -> Any:
     x, exponent, y = ctx.saved_tensors
     are_real = [value.dtype not in COMPLEX for value in (x, exponent)]
     own = compute_dtype(g.dtype, (x, exponent))
-    arrays = (value for value in (g, x, exponent, y) if value is not None)
+    arrays = pick_given((g, x, exponent, y))
     g, x, exponent, *result = broadcast([lax.convert_element_type(value, own) for value in arrays])
     by_base, by_exponent = None, None
     if ctx.needs_input_grad[0]:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from oplib.autograd.array_functions.masks import pick_given
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.promotion import (
     broadcast,
@@ -33,7 +34,7 @@ def _diff(self: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
     axis = find_dim(self.ndim, dim)
     if not n:
         return self
-    items = concatenate([part for part in (prepend, self, append) if part is not None], dim)
+    items = concatenate(pick_given((prepend, self, append)), dim)
     return jnp.diff(items, min(n, items.shape[axis]), axis)
 
 
@@ -43,7 +44,7 @@ def _integrate(add: Any, y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -
     if "b" in (y.dtype.kind, x is not None and x.dtype.kind):
         raise ArgumentError("bools are not supported", "Convert them: tensor.float().")
     axis = find_dim(y.ndim, dim)
-    dtype = to_floating_dtype(promote_operands(*(given for given in (y, x) if given is not None)))
+    dtype = to_floating_dtype(promote_operands(*pick_given((y, x))))
     heights, before = lax.convert_element_type(y, dtype), (slice(None),) * axis
     length = y.shape[axis]
     if x is None and add is jnp.sum and isinstance(length, int) and length > 1:
