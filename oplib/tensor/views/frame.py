@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, Self
 
 import numpy as np
 
@@ -71,6 +72,24 @@ class Frame:
     def lay_out(self, layout: Layout, starts: Starts) -> Layout:  # noqa: ARG002  for subclasses
         """Returns the strides and offset of the part in the memory that torch would use for both."""
         return contiguous_strides(self.shape), layout[1]
+
+
+class SharedFrame(Frame):
+    """A frame that :meth:`of` makes of the arguments of its class."""
+
+    __slots__ = ("_arguments",)
+
+    @classmethod
+    @lru_cache(maxsize=4096)
+    def of(cls, *arguments: Any, **options: Any) -> Self:
+        """Returns the frame of these arguments. Equal ones give the same object."""
+        made = cls(*arguments, **options)
+        made._arguments = arguments, options
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        arguments, options = self._arguments
+        return partial(type(self).of, **options), arguments
 
 
 def find_positions(shape: Shape, layout: Layout) -> np.ndarray[Any, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,10 @@ from jax import lax
 
 from oplib.tensor.devices.layout import drop_names
 
-from .frame import Frame, Layout, Shape, Starts
+from .frame import Layout, Shape, SharedFrame, Starts
 
 
-class _Indexed(Frame):
+class _Indexed(SharedFrame):
     """Takes items at indices along some axes.
 
     Args:
@@ -55,8 +54,6 @@ def _invert(order: Shape) -> Shape:
 class Diagonal(_Indexed):
     """Takes the items at which two axes have the same index, or indices with a fixed distance, as last axis.
 
-    Make a frame with :meth:`of`.
-
     Attributes:
         offset: the index of the second axis minus the index of the first.
         first: the first axis.
@@ -70,15 +67,6 @@ class Diagonal(_Indexed):
         rows, columns = in_shape[first], in_shape[second]
         length = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
         super().__init__(in_shape, (first, second), range(len(in_shape) - 1), (length,))
-
-    @staticmethod
-    @lru_cache(maxsize=1024)
-    def of(in_shape: Shape, offset: int, first: int, second: int) -> Diagonal:
-        """Returns the frame for these axes of a shape."""
-        return Diagonal(in_shape, offset, first, second)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Diagonal.of, (self.in_shape, self.offset, self.first, self.second)
 
     def _indices(self) -> tuple[Any, ...]:
         along = np.arange(self.shape[-1], dtype=np.int32)  # XLA writes twice as fast at constant indices
@@ -95,16 +83,14 @@ class Diagonal(_Indexed):
 class Sliding(_Indexed):
     """Shows the windows of an axis, with one size and step, along a new last axis.
 
-    Make a frame with :meth:`of`.
+    Args:
+        in_shape: the shape of the whole.
+        axis: the axis.
+        size: the number of items of a window.
+        step: from the start of a window to that of the next one.
     """
 
     __slots__ = ("axis", "is_injective", "step")
-
-    @classmethod
-    @lru_cache(maxsize=1024)
-    def of(cls, in_shape: Shape, axis: int, size: int, step: int) -> Sliding:
-        """Returns the frame of windows of ``size`` items along an axis of a whole of this shape."""
-        return cls(in_shape, axis, size, step)
 
     def __init__(self, in_shape: Shape, axis: int, size: int, step: int) -> None:
         self.axis, self.step = axis, step
@@ -122,6 +108,3 @@ class Sliding(_Indexed):
         strides, offset = layout
         own = strides[self.axis]
         return (*strides[: self.axis], own * self.step, *strides[self.axis + 1 :], own), offset
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Sliding.of, (self.in_shape, self.axis, self.shape[-1], self.step)

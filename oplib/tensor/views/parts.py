@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache, partial
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .frame import Frame, Layout, Merge, Shape, Starts
+from .frame import Frame, Layout, Merge, Shape, SharedFrame, Starts
 from .reshape import Reshape
 
 _TO_REAL = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
 _OTHER = _TO_REAL | {real: pair for pair, real in _TO_REAL.items()}
 
 
-class Pairs(Frame):
+class Pairs(SharedFrame):
     """Shows complex numbers as pairs of real ones along a new last axis, or such pairs as complex numbers.
 
     Make a frame with :meth:`of`.
@@ -25,13 +24,7 @@ class Pairs(Frame):
 
     __slots__ = ("_joins",)
 
-    @classmethod
-    @lru_cache(maxsize=1024)
-    def of(cls, in_shape: Shape, *, joins: bool) -> Pairs:
-        """Returns the frame for a whole of this shape, whose pairs it joins or makes."""
-        return cls(in_shape, joins)
-
-    def __init__(self, in_shape: Shape, joins: bool) -> None:
+    def __init__(self, in_shape: Shape, *, joins: bool) -> None:
         self.in_shape = in_shape
         self.shape = in_shape[:-1] if joins else (*in_shape, 2)
         self._joins = joins
@@ -59,9 +52,6 @@ class Pairs(Frame):
             return tuple([stride // 2 for stride in strides[:-1]]), offset // 2
         return (*[2 * stride for stride in strides], 1), 2 * offset
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial(Pairs.of, joins=self._joins), (self.in_shape,)
-
 
 def _split(numbers: Any) -> Any:
     return jnp.stack([lax.real(numbers), lax.imag(numbers)], axis=-1)
@@ -71,19 +61,13 @@ def _join(pairs: Any) -> Any:
     return lax.complex(pairs[..., 0], pairs[..., 1])
 
 
-class AsDtype(Frame):
+class AsDtype(SharedFrame):
     """Shows the same bits as items of another dtype. If the item sizes differ, the last axis changes.
 
     Make a frame with :meth:`of`.
     """
 
     __slots__ = ("_from", "_to")
-
-    @classmethod
-    @lru_cache(maxsize=1024)
-    def of(cls, in_shape: Shape, dtype: Any, new: Any) -> AsDtype:
-        """Returns the frame for a whole of this shape and dtype, whose last axis must fit."""
-        return cls(in_shape, dtype, new)
 
     def __init__(self, in_shape: Shape, dtype: Any, new: Any) -> None:
         self.in_shape = in_shape
@@ -110,6 +94,3 @@ class AsDtype(Frame):
         if old == new:
             return layout
         return (*[stride * old // new for stride in strides[:-1]], 1), offset * old // new
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return AsDtype.of, (self.in_shape, self._from, self._to)
