@@ -243,6 +243,17 @@ def test_a_row_that_is_kept_has_the_gradient_of_what_is_kept(p):
     np.testing.assert_allclose(gradients[1], gradients[0], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("p", [0.5, 1, 2])
+def test_a_row_of_complex_numbers_has_a_real_bound(p):
+    found = []
+    for lib in (torch, oplib):
+        x = lib.tensor([[3.0, 4j], [0.1, 0.1 + 0.1j]], requires_grad=True)
+        kept = lib.renorm(x, p, 0, 1.0)
+        kept.abs().sum().backward()
+        found.append([kept.detach().numpy(), x.grad.numpy()])
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     "items", [[1e20, 3e20], [1e-30, 3e-30], [-1e37, 1e38, 2e38], [1e-20, 3e-30], [0.0, 0.0]]
 )

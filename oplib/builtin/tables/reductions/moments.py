@@ -217,8 +217,9 @@ def _renorm(self: Any, p: float, dim: int, maxnorm: float) -> Any:
     axes = [index for index in range(self.ndim) if index != axis]
 
     def compute(x: Any) -> Any:
-        bound = strong(maxnorm, x)
-        is_long = compute_norm(lax.stop_gradient(x), p, axes, keepdim=True) > bound
+        norm = compute_norm(lax.stop_gradient(x), p, axes, keepdim=True)
+        bound = strong(maxnorm, norm)
+        is_long = norm > bound
         # A slice that is kept may be nan; the gradient must not go through its norm.
         scale = bound / (compute_norm(jnp.where(is_long, x, 0), p, axes, keepdim=True) + 1e-7)
         factor = jnp.where(is_long, scale, 1)
