@@ -330,7 +330,7 @@ def record(
             node.saved = pack_residuals(plan, values, (*tensors, *boxed))
     else:
         storages = [NOBODY if tensor is None else tensor._storage for tensor in (*tensors, *boxed)]
-        storages += [NOBODY] * (len(result) - first_extra)
+        storages += [NOBODY] * len(result)  # at least one for each extra
         save_residuals(node, plan, values, storages)
         if plan.extras is not None:
             read = tuple([storages[index] for index in plan.extra_reads])

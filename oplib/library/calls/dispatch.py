@@ -123,7 +123,7 @@ class Dispatcher:
         self._views = ViewDeriver(self.name) if gives_views(record) else None
         self._watch = StaticWatch(self.name)
         self._draws = record.draws
-        self._is_repeatable = overload.namespace == "oplib" and not (record.draws or record.is_ordered)
+        self._is_repeatable = overload.namespace == "oplib"
         self._has_forward = record.derivative.forward is not None
         self._needs_comparison = record.fake is not None and not record.schema.is_mutable
 

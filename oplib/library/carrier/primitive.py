@@ -193,7 +193,7 @@ class Carrier:
         if call.record.is_linear:
             outputs = self.call.bind(*primals, call=call, levels=levels, **kernel)
             moving = [None if isinstance(tangent, ad.Zero) else tangent for tangent in tangents]
-            return outputs, self._apply_to_tangents(call, levels, primals, outputs, moving, call_jaxpr)
+            return outputs, self._apply_to_tangents(call, levels, primals, outputs, moving)
         is_derived = call.record.is_transparent and call.record.jvp is None
         if is_derived and body is not None and are_concrete(primals):
             return derive_plain(call, levels, body, primals, tangents)
@@ -230,7 +230,6 @@ class Carrier:
         primals: Any,
         outputs: Sequence[Any],
         tangents: Sequence[Any],
-        jaxpr: Any = None,
     ) -> list[Any]:
         """Returns the tangents of the outputs of a linear op: the op at tangents, and zeros for missing ones.
 
@@ -240,7 +239,6 @@ class Carrier:
             primals: the arrays of the call.
             outputs: its results.
             tangents: one tangent per array, or None for a constant.
-            jaxpr: the traced kernel, if it is known.
 
         Raises:
             MissingRuleError: an argument has a tangent, and the formula gives no gradient for it.
@@ -258,10 +256,7 @@ class Carrier:
                     f"{describe(jax.typeof(tangent))}. Return its gradient without linear=True, or pass "
                     "jax.lax.stop_gradient(value)."
                 )
-        if jaxpr is not None and list(map(jax.typeof, operands)) == list(jaxpr.in_avals):
-            pushed = self.call.bind(*operands, call=call, levels=levels, call_jaxpr=jaxpr)
-        else:
-            pushed = self._bind(call, levels, operands, _begin(call))
+        pushed = self._bind(call, levels, operands, _begin(call))
         pairs = zip(pushed, plan.differentiable, strict=True)
         return [value if has else ad.Zero(jax.typeof(value).to_tangent_aval()) for value, has in pairs]
 

@@ -93,7 +93,7 @@ def check_batched(record: Record, batched: Batched, due: tuple[Structure | None,
     structure, flat, shared = batched
     tree, avals = due
     part = _name_rule(record)
-    if tree is not None and (record.schema.has_result_tree or len(flat) != len(avals)):
+    if tree is not None:
         require_same_structure(record.name, part, structure, tree)
     for index, (value, is_shared, aval) in enumerate(zip(flat, shared.flags, avals, strict=bool(avals))):
         size, *shape = value.shape

@@ -63,7 +63,7 @@ def run_jvp_rule(
     rule = record.jvp
     assert rule is not None
     part, (tree, shapes) = f"the jvp rule at {find_definition(rule.function)}", due
-    if tree is not None and record.schema.has_result_tree:
+    if tree is not None:
         require_same_structure(record.name, part, structure, tree)
     typed = type_results(record, layout, inputs, flat)
     require_same_results(record.name, part, typed, shapes)

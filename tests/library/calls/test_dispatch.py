@@ -16,7 +16,14 @@ import pytest
 
 import oplib
 from oplib import Device, Tensor
-from oplib.errors import ArgumentError, AutogradError, DimensionError, MissingRuleError, ResultError
+from oplib.errors import (
+    ArgumentError,
+    AutogradError,
+    ConcreteValueError,
+    DimensionError,
+    MissingRuleError,
+    ResultError,
+)
 from oplib.library import Library, Tag, custom_op, define, eval_shape, impl, ops
 from tests.library.sample_kernels import KINDS
 
@@ -420,6 +427,20 @@ def test_a_batching_rule_gets_a_place_for_each_positional_argument() -> None:
     op.register_vmap(rule)
     jax.vmap(lambda x: op([x, None, jnp.ones(1)], jnp.ones(1)))(jnp.ones((3, 1)))
     assert seen[0] == (([0, None, None], None, None), 3, 4)
+
+
+# Traces ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("J.18")
+@pytest.mark.parametrize("kind", [jax.Array, np.ndarray])
+def test_an_op_of_the_user_gives_no_known_value_while_a_function_is_traced(kind: Any) -> None:
+    op = register(lambda x: x * 2, kind)
+    op.register_fake(lambda x: x * 2)
+    text = r"needed while the function is compiled at .*op\(oplib.ones"
+    with pytest.raises(ConcreteValueError, match=text):
+        oplib.jit(lambda x: op(oplib.ones(1)).item())(oplib.ones(3))
+    assert oplib.jit(lambda x: x + oplib.neg(oplib.ones(1)).item())(oplib.ones(1)).tolist() == [0.0]
 
 
 # Packets --------------------------------------------------------------------------------------------------

@@ -55,6 +55,27 @@ def test_a_rule_that_runs_the_op_again_is_called_at_each_level(kind):
     assert {one[1] for one in doubling.told} == {"error"}
 
 
+@pytest.mark.parametrize(
+    ("result", "given"),
+    [
+        (lambda x: {"a": x * 2}, lambda x: {"b": x * 2}),
+        (lambda x: [x * 2, x], lambda x: [x * 2]),
+    ],
+)
+@pytest.mark.parametrize("run", [jax.vmap, jax.jit])
+def test_a_rule_that_returns_another_structure_than_the_kernel_is_refused(result, given, run):
+    def kernel(x: jax.Array):
+        return result(x)
+
+    kernel.__annotations__["return"] = type(result(1))
+    op = oplib.custom_op("register_vmap::arranged", kernel)
+    op.register_vmap(lambda info, in_dims, x: (given(x), 0))
+    with pytest.raises(ResultError, match=r"the vmap rule at .* results of different structures"):
+        run(jax.vmap(op))(jnp.ones((2, 3, 4)))
+    op.register_vmap(lambda info, in_dims, x: (result(x), 0))
+    assert jax.tree.leaves(jax.vmap(op)(jnp.ones(2)))[0].tolist() == [2, 2]
+
+
 def test_the_formula_differentiates_the_batched_call(kind):
     doubling = Doubling(kind)
     x = oplib.tensor(ROWS, requires_grad=True)

@@ -14,7 +14,7 @@ from jax.interpreters import ad, mlir
 
 import oplib
 from oplib.autograd import forward_ad
-from oplib.errors import MissingRuleError
+from oplib.errors import MissingRuleError, ResultError
 from oplib.library import CustomOpDef, custom_op
 from oplib.library.registration.registry import registry
 
@@ -265,3 +265,37 @@ class TestTransposition:
         op.register_autograd(lambda ctx, g: 7 * g)
         np.testing.assert_allclose(jax.grad(lambda x: op(x).sum())(X), [7, 7, 7])
         np.testing.assert_allclose(jax.jvp(op, (X,), (W,))[1], W * W)
+
+
+class TestStructure:
+    """The results of a rule have the structure of the kernel's results, static parts included."""
+
+    @pytest.mark.parametrize(
+        ("schema", "result", "given"),
+        [
+            ("(Tensor x) -> (Tensor, int)", lambda x: (jnp.sin(x), 2), lambda x: (jnp.sin(x), 3)),
+            ("(Tensor x) -> Any", lambda x: {"a": jnp.sin(x)}, lambda x: {"b": jnp.sin(x)}),
+            ("(Tensor x) -> Tensor[]", lambda x: [jnp.sin(x)], lambda x: [jnp.sin(x)] * 2),
+        ],
+        ids=["number", "tree", "list"],
+    )
+    def test_another_structure_than_that_of_the_kernel_is_refused(
+        self, schema: str, result: Callable[..., Any], given: Callable[..., Any]
+    ) -> None:
+        def kernel(x: jax.Array) -> Any:
+            return result(x)
+
+        op = custom_op("jvps::arranged", kernel, schema=schema)
+        op.register_jvp(lambda p, t: (result(*p), result(*t)))
+        assert jax.tree.leaves(jax.jvp(op, (X,), (X,))[0])[0].tolist() == jnp.sin(X).tolist()
+        op.register_jvp(lambda p, t: (given(*p), given(*t)))
+        with pytest.raises(ResultError, match=r"the jvp rule at .* results of different structures"):
+            jax.jvp(op, (X,), (X,))
+
+    def test_a_kernel_that_reads_values_is_not_traced_for_its_structure(self) -> None:
+        def kernel(x: jax.Array) -> Any:
+            return {"a": jnp.sin(x)} if float(x.sum()) > 0 else {"b": x}
+
+        op = custom_op("jvps::reading", kernel, compile=False)
+        op.register_jvp(lambda p, t: ({"c": p[0]}, {"c": t[0]}))
+        assert jax.jvp(op, (X,), (X,))[1]["c"].tolist() == X.tolist()

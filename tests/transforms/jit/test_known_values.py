@@ -2,8 +2,6 @@
 
 from types import SimpleNamespace
 
-import jax
-import numpy as np
 import pytest
 
 import oplib
@@ -214,21 +212,6 @@ ASKING = [value for name, value in globals().items() if name.startswith("ask_")]
 def test_a_tensor_that_depends_on_other_values_has_none(function):
     with pytest.raises((ConcreteValueError, TracingError), match=r"value of a Tensor is needed|is not known"):
         oplib.jit(function)(oplib.ones(3))
-
-
-@pytest.mark.usefixtures("forget_ops")
-@pytest.mark.parametrize("kind", [jax.Array, np.ndarray])
-def test_an_op_of_the_user_gives_no_known_value(kind):
-    def double(x):
-        return x * 2
-
-    double.__annotations__ = {"x": kind, "return": kind}
-    op = oplib.custom_op("known_values::double", double)
-    op.register_fake(lambda x: x * 2)
-    with pytest.raises(
-        ConcreteValueError, match=r"needed while the function is compiled at .*op\(oplib.ones"
-    ):
-        oplib.jit(lambda x: op(oplib.ones(1)).item())(oplib.ones(3))
 
 
 def test_a_captured_tensor_of_a_body_has_a_value_in_a_compiled_function_only():
