@@ -1,12 +1,13 @@
 """How gradients are added to those of leaves."""
 
+import jax
 import jax.numpy as jnp
 import pytest
 
 import oplib
 from oplib.autograd import forward_ad
 from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
-from oplib.errors import AutogradError, GradientTypeError
+from oplib.errors import AutogradError, GradientTypeError, TracingError
 
 
 @pytest.mark.spec("E.7")
@@ -51,6 +52,23 @@ def test_a_gradient_given_by_the_user_is_never_written():
     assert given.tolist() == [1.0, 1.0]
     assert given._version == 0
     assert x.grad.tolist() == [2.0, 2.0]
+
+
+def test_a_gradient_of_a_trace_takes_no_value_of_a_trace_inside_of_it():
+    @jax.jit
+    def compute(array):
+        x = oplib.Tensor.from_array(array, requires_grad=True)
+        (x * 2).sum().backward()
+
+        @jax.jit
+        def add(array):
+            with pytest.raises(TracingError, match="add_: a traced value would be stored"):
+                x.grad.add_(oplib.Tensor.from_array(array))
+            return array
+
+        return add(array) + x.grad.array
+
+    assert compute(jnp.ones(2)).tolist() == [3.0, 3.0]
 
 
 def test_an_accumulator_that_gets_no_gradient_leaves_grad_alone(node, output):

@@ -24,6 +24,23 @@ def test_a_tensor_that_is_transposed_in_place_keeps_its_history_and_its_views():
     assert leaf.grad.tolist() == [[2.0, 13.0, 105.0], [2.0, 4.0, 6.0]]
 
 
+@pytest.mark.parametrize(
+    "write", [lambda x, row, factor: row.mul_(factor), lambda x, row, factor: x.mul_(factor[:, None])]
+)
+def test_a_write_after_a_tensor_was_transposed_in_place_has_the_gradients_of_torch(write):
+    def compute(library):
+        leaf = library.arange(6.0).reshape(2, 3).requires_grad_()
+        factor = library.tensor([2.0, 3.0, 5.0]).requires_grad_()
+        x = leaf * 1
+        row = x[0]
+        x.t_()
+        write(x, row, factor)
+        ((x * library.arange(1.0, 7.0).reshape(3, 2)).sum() + (row * row).sum()).backward()
+        return x.tolist(), row.tolist(), leaf.grad.tolist(), factor.grad.tolist()
+
+    assert compute(oplib) == compute(pytest.importorskip("torch"))
+
+
 def test_a_leaf_that_is_transposed_in_place_gets_gradients_of_its_new_shape():
     leaf = make(2, 3)
     (leaf * 1).sum().backward()

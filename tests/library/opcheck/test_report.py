@@ -56,6 +56,7 @@ def test_a_large_jacobian_is_shown_around_the_worst_entry():
     maps = render_jacobians(np.zeros((200, 300)), wrong)
     assert maps.count("<title>") == 3 * 24 * 24
     assert "[150, 250] 1" in maps
+    assert re.findall(r"\[\d+, \d+\]", maps)[:1] == ["[138, 238]"]  # the worst one is in the middle
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

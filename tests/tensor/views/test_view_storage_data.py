@@ -28,6 +28,20 @@ def test_a_view_with_other_data_keeps_its_version_and_its_history():
     assert leaf.grad.tolist() == [[1.0, 3.0, 3.0], [0.0, 0.0, 0.0]]
 
 
+def test_a_write_of_a_part_of_a_view_with_other_data_has_the_gradients_of_torch():
+    def compute(library):
+        leaf = library.arange(6.0).reshape(2, 3).requires_grad_()
+        factor = library.tensor([2.0, 3.0]).requires_grad_()
+        x = leaf * 1
+        view = x[0]
+        view.data = library.tensor([10.0, 20.0, 30.0])
+        view[1:].mul_(factor)
+        (view.sum() + (x * x).sum()).backward()
+        return x.tolist(), view.tolist(), leaf.grad.tolist(), factor.grad.tolist()
+
+    assert compute(oplib) == compute(pytest.importorskip("torch"))
+
+
 def test_a_tensor_with_other_data_counts_with_its_former_views():
     x = oplib.zeros(3)
     view = x[1:]
