@@ -7,6 +7,7 @@ the draw is *steady*: each run takes the same, unless ``OPLIB_STEADY_SEED`` give
 ``OPLIB_TEST_SHARE=4`` runs a quarter of the tests, drawn by the seed.
 A test marked ``matrix(4)`` has many cells of one rule. Of each four that follow each other one is drawn by
 the seed; the others get the mark ``undrawn``. ``make test`` leaves those out, and ``make quick`` runs them.
+A test without the mark that has ``MANY`` cells is drawn by halves in the same way.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ T = TypeVar("T")
 SEED = int(os.environ.get("OPLIB_TEST_SEED", "0"))
 STEADY_SEED = int(os.environ.get("OPLIB_STEADY_SEED", "0"))
 SHARE = int(os.environ.get("OPLIB_TEST_SHARE", "1"))
+MANY = 16
 TAKE_ALL = os.environ.get("OPLIB_OPS_SAMPLES") == "all"
 
 
@@ -51,12 +53,13 @@ def mark_undrawn(items: Sequence[pytest.Item]) -> None:
     """Marks the cells of matrices that are not drawn. A matrix of few cells is drawn whole."""
     matrices: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("matrix") and not item.get_closest_marker("slow"):
+        if not item.get_closest_marker("slow"):
             matrices[item.nodeid.partition("[")[0]].append(item)
     for name, cells in matrices.items():
-        (share,) = cells[0].get_closest_marker("matrix").args  # pyright: ignore[reportOptionalMemberAccess]
+        mark = cells[0].get_closest_marker("matrix")
+        share, least = (2, MANY) if mark is None else (mark.args[0], 2 * mark.args[0])
         numbers = make_random(name)
-        for start in range(0, len(cells) if len(cells) >= 2 * share else 0, share):
+        for start in range(0, len(cells) if len(cells) >= least else 0, share):
             neighbours = cells[start : start + share]
             drawn = numbers.choice(neighbours)
             for cell in neighbours:

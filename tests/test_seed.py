@@ -95,6 +95,7 @@ def draw_matrix(monkeypatch, number):
     cells += [
         Cell("a[slow]", matrix, pytest.mark.slow.mark),
         *(Cell(f"d[{place}]", matrix) for place in range(7)),
+        *(Cell(f"e[{place}]") for place in range(seed.MANY)),
     ]
     seed.mark_undrawn(cells)
     return [cell.nodeid for cell in cells if "undrawn" not in cell.marks]
@@ -106,6 +107,8 @@ def test_one_of_the_cells_that_follow_each_other_is_drawn(monkeypatch):
     for name in "ab":
         places = [int(one[2:-1]) // 4 for one in kept if one[0] == name and one[2:-1].isdigit()]
         assert places == [0, 1, 2]
+    places = [int(one[2:-1]) // 2 for one in kept if one[0] == "e"]
+    assert places == list(range(seed.MANY // 2))
     assert {f"c[{place}]" for place in range(5)} | {f"d[{place}]" for place in range(7)} | {"a[slow]"} <= set(
         kept
     )
@@ -113,7 +116,7 @@ def test_one_of_the_cells_that_follow_each_other_is_drawn(monkeypatch):
 
 def test_each_cell_of_a_matrix_is_drawn_by_some_seed(monkeypatch):
     kept = {one for number in range(60) for one in draw_matrix(monkeypatch, number)}
-    assert {f"{name}[{place}]" for name in "ab" for place in range(10)} <= kept
+    assert {f"{name}[{place}]" for name in "abe" for place in range(10)} <= kept
 
 
 @pytest.mark.slow
