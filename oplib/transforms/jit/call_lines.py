@@ -17,13 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.recording.lazy_edges import find_links
-from oplib.generated_code import indent, refer
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.random.draw_log import note_draw
 from oplib.tensor.storage.fresh import FreshStorage, get_array, reads, set_array
 
 from .call_backward import Recipe
-from .operands import MAX_LINES, PLAIN
+from .operands import PLAIN
 
 MISSED = object()
 """What the function returns for a call that its program does not serve."""
@@ -97,30 +96,6 @@ COMPLETE = """
 links += collecting and write_back.list_edges(values)
 backward.complete_node(node, recipe, links, returned)
 """
-
-
-def repeat_lines(
-    template: str, names: str, rows: Sequence[tuple[Any, ...]], objects: dict[str, Any]
-) -> list[str]:
-    """Returns the lines of a template for each row of values, or a loop over many rows.
-
-    Args:
-        template: with the names of values in braces.
-        names: of the values in a row.
-        rows: the values.
-        objects: those to which the lines refer are added.
-    """
-    columns = names.split()
-    if len(rows) > MAX_LINES:
-        body = template.format(**{name: name for name in columns})
-        return [f"for {', '.join(columns)} in {refer(objects, rows, 'rows')}:", *indent(body.splitlines())]
-    return [
-        line
-        for row in rows
-        for line in template.format_map(
-            {name: refer(objects, value, name) for name, value in zip(columns, row, strict=True)}
-        ).splitlines()
-    ]
 
 
 def copy_read(

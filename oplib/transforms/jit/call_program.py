@@ -12,7 +12,7 @@ import jax
 from oplib.autograd.array_functions.array_function import make_gather
 from oplib.autograd.array_functions.masks import find_true
 from oplib.autograd.saved.hooks import KEEP_VALUES
-from oplib.generated_code import fill_template
+from oplib.generated_code import fill_template, refer
 from oplib.library.axes.bodies import calls_any
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
@@ -40,7 +40,6 @@ from .call_lines import (
     WRITE,
     WRITING,
     copy_read,
-    repeat_lines,
 )
 from .call_trace import Trace, TracedBackward
 from .effects import New, Operand
@@ -257,7 +256,7 @@ class Program:
             fill="write_back.fill(rest, values)" if write_back.fills else "",
             result=result,
             advance="\n".join(
-                repeat_lines("advance(rest[{place}], {change})", "place change", changes, objects)
+                f"advance(rest[{place}], {refer(objects, change, 'change')})" for place, change in changes
             ),
         )
         return fill_template(WRITING, body=body) if write_back.writes else body

@@ -21,19 +21,20 @@ from oplib.tensor.views.view_storage import make_view_storage
 from oplib.transforms.tracing.entries import put_entry
 from oplib.transforms.tracing.observed_tensor import list_aliases, list_behind
 
-from .call_lines import repeat_lines
 from .effects import Effects, New, NewTensor, Operand, Source
 
 _new: Any = object.__new__
 _NEW = """
-storage = new({kind})
-set_array(storage, returned[{output}])
-storage.version = {version}
-tensor = new(Tensor)
-tensor._storage = storage
-values.append(tensor)
+values = [*tensors, *returned]
+for _, output, version, kind, slot in {rows}:
+    storage = new(kind)
+    set_array(storage, returned[output])
+    storage.version = version
+    tensor = new(Tensor)
+    tensor._storage = storage
+    values.append(tensor)
 """
-_RECORDED = "tensor._requires_grad, tensor._grad_fn, tensor._output_nr = True, node, {slot}"
+_RECORDED = "    tensor._requires_grad, tensor._grad_fn, tensor._output_nr = True, node, slot"
 
 
 class WriteBack:
@@ -65,8 +66,10 @@ class WriteBack:
         self._counts = counts
         self._constants: list[Any] = []
         self.writes = bool(effects.writes or effects.alias_writes)
-        self._fresh = _sort_writes([write for write in effects.writes if write[1] in fresh], at)
-        self._stored = _sort_writes([write for write in effects.writes if write[1] not in {*fresh, None}], at)
+        written: list[Any] = [write for write in effects.writes if write[1] is not None]
+        self._take_storages = make_gather([at[operand] for operand, *_ in written])
+        self._take_arrays = make_gather([output for _, output, _ in written])
+        self._written = [(count, output in fresh) for _, output, count in written]
         self._counted = [(at[operand], count) for operand, output, count in effects.writes if output is None]
         # a Tensor whose `data` was assigned counts its writes in its first alias
         counted = [operand for operand, _, count in effects.writes if count]
@@ -90,11 +93,11 @@ class WriteBack:
             (self._place(New(one.container)), one.key, self._make_take(one.leaves), one.spec)
             for one in effects.attributes
         ]
-        keys = [
-            self._place(one.key if isinstance(one.key, Operand) else [one.key]) for one in effects.entries
+        keys = [one.key if isinstance(one.key, Operand) else [one.key] for one in effects.entries]
+        self._entries = [
+            (self._place(key), self._make_take(one.leaves), one.spec)
+            for key, one in zip(keys, effects.entries, strict=True)
         ]
-        takes = [self._make_take(one.leaves) for one in effects.entries]
-        self._entries = list(zip(keys, takes, [one.spec for one in effects.entries], strict=True))
         self._results = list(map(self._place, effects.results))
         self.fills = bool(graded or self._attributes or self._entries)
 
@@ -126,21 +129,19 @@ class WriteBack:
             returned: the outputs.
             again: complete the writes of a call that was interrupted: the old arrays are gone.
         """
-        storages, arrays, counts = self._fresh
-        for storage, array, count in zip(storages(owners), arrays(returned), counts):  # noqa: B905  costs time
+        pairs = zip(self._take_storages(owners), self._take_arrays(returned), self._written)  # noqa: B905  costs time
+        for storage, array, (count, stays_fresh) in pairs:
             if again and get_array(storage) is array:
                 continue
-            if storage.__class__ is FreshStorage:
+            if not stays_fresh:
+                make_ordinary(storage)  # nothing below is a call that an interrupt may come after
+                storage.version += count
+                storage.array = array
+            elif storage.__class__ is FreshStorage:
                 storage.version += count
                 storage.held = array
             else:
                 make_fresh(storage, array, count)
-        storages, arrays, counts = self._stored
-        for storage, array, count in zip(storages(owners), arrays(returned), counts, strict=True):
-            if not again or get_array(storage) is not array:
-                make_ordinary(storage)  # nothing below is a call that an interrupt may come after
-                storage.version += count
-                storage.array = array
         for operand, count in () if again else self._counted:
             owners[operand].version += count
 
@@ -175,10 +176,7 @@ class WriteBack:
             lines = ["write_back.change_histories(tensors, node)"] if self._changes_histories else []
             rows = [(*made, slot) for made, slot in zip(self._new, slots, strict=True)]
             new = _NEW + (_RECORDED if rows and None not in slots else "")
-            lines += [
-                "values = [*tensors, *returned]",
-                *repeat_lines(new, "_ output version kind slot", rows, objects),
-            ]
+            lines += new.format(rows=refer(objects, rows, "rows")).splitlines()
             lines += [f"values += {refer(objects, self._constants, 'constants')}"] if self._constants else []
         results = [f"values[{index}]" for index in self._results]
         if effects.spec.is_leaf():
@@ -298,15 +296,6 @@ def _sort_attributes(new: NewTensor) -> tuple[type[Tensor], int | None, Any, dic
         "_requires_grad": new.requires_grad and new.slot is None,
     }
     return new.kind, new.slot, new.root, {name: value for name, value in others.items() if value}
-
-
-def _sort_writes(
-    writes: Sequence[tuple[int, Any, int]], at: dict[int, int]
-) -> tuple[Callable[[Any], Any], Callable[[Any], Any], list[int]]:
-    """Functions that take the written storages and their arrays, and the counts of writes."""
-    indices = [at[operand] for operand, _, _ in writes]
-    outputs, counts = [output for _, output, _ in writes], [count for *_, count in writes]
-    return make_gather(indices), make_gather(outputs), counts
 
 
 def _find_kind(new: Any, fresh: frozenset[int]) -> type[Storage]:

@@ -9,7 +9,6 @@ import jax
 import pytest
 
 import oplib
-from oplib.transforms.jit.call_lines import repeat_lines
 
 pytestmark = pytest.mark.spec("J.2")
 
@@ -17,17 +16,6 @@ pytestmark = pytest.mark.spec("J.2")
 def find_function(step):
     (programs,) = step._programs.by_key.values()
     return programs[0].serve
-
-
-def test_few_rows_are_lines_and_many_rows_a_loop():
-    for count in (2, 20):
-        rows = [(number, [number]) for number in range(count)]
-        objects = {"found": {}}
-        lines = repeat_lines("found[{key}] = {held}", "key held", rows, objects)
-        exec("\n".join(lines), objects)
-        assert objects["found"] == dict(rows)
-        assert len(lines) == 2
-        assert lines[0].startswith("for") == (count == 20)
 
 
 def test_a_program_that_writes_and_records_nothing_has_no_lines_for_that():
