@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .backward_run import BackwardRun
 
 _new: Any = object.__new__
-_making = threading.RLock()
 # One lock for all leaves. A lock per leaf would cost each recorded call as much as its node.
 adding = threading.RLock()
 
@@ -151,12 +150,11 @@ def leaf_edge(leaf: Tensor) -> Edge:
         accumulator = _new(AccumulateGrad)
         accumulator.variable = leaf
         reference = ref(accumulator)
-        with _making:
-            if leaf._backward_hooks is not None:
-                accumulator.has_hooks = True
-            if leaf._accumulator is not held:  # another thread has made it, or a finalizer that ran here
-                return leaf_edge(leaf)
-            leaf._accumulator = reference
+        if leaf._backward_hooks is not None:
+            accumulator.has_hooks = True
+        if leaf._accumulator is not held:  # another thread has made it, or a finalizer that ran here
+            return leaf_edge(leaf)
+        leaf._accumulator = reference  # since the comparison nothing was called, so no thread could be first
         if modes.state.creation_hooks:
             tell_creation(accumulator)
     return accumulator, 0

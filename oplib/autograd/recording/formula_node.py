@@ -78,14 +78,9 @@ class FormulaNode(SlottedNode):
             saved = self._read_slots(run)
         plan = self.plan
         count = len(plan.sources)
-        if self.versions is not None:
-            for storage, version in zip(saved[count:], self.versions, strict=True):
-                if storage.version != version:
-                    check_version(self.name(), storage, version)
-        else:
-            for storage in saved[count:]:
-                if storage.version:
-                    check_version(self.name(), storage, 0)
+        for storage, version in zip(saved[count:], self.versions or repeat(0)):  # noqa: B905  costs time
+            if storage.version != version:
+                check_version(self.name(), storage, version)
         if len(grads) == 1 and grads[0] is not None:
             present = _ALL_GIVEN
         else:
