@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask, make_gather
-from oplib.autograd.array_functions.filled_plan import FilledPlan, call_jaxpr
+from oplib.autograd.array_functions.filled_plan import FilledPlan
 from oplib.autograd.array_functions.masks import pick_true, spread
 from oplib.autograd.nodes.creation import tell_creation
 from oplib.autograd.nodes.node import NOBODY, Gradients, TapeNode
@@ -50,7 +50,7 @@ class CallPlan(FilledPlan):
 
     def __init__(self, name: str, backward: TracedBackward) -> None:
         wanted = tuple(backward.reached)
-        function = ArrayFunction(call_jaxpr(backward.pull, wanted), name, is_formula=True)
+        function = ArrayFunction(backward.pull, name, is_formula=True)
         super().__init__(function, wanted, backward.specs, len(backward.residuals))
         self._refused = backward.refused
 
@@ -200,13 +200,13 @@ class StateOfCall(NamedTuple):
                 if entry is not None:
                     key, before = entry
                     held = read_entries(container) or {}
-                    now.append((container, key, {key: held[key]} if key in held else {}))
+                    now.append((container, key, held))
                     if key in held or before:
                         restore_entry(container, key, before)
             yield
         finally:
             for container, key, held in now:
-                if held or key in (read_entries(container) or {}):
+                if key in held or key in (read_entries(container) or {}):
                     restore_entry(container, key, held)
 
 

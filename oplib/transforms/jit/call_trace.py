@@ -10,13 +10,15 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.core import Tracer
+from jax.core import ShapedArray, Tracer
+from jax.flatten_util import ravel_pytree
 from jax.sharding import AbstractMesh
 
 from oplib.autograd.array_functions.compilation import (
     bind_jaxpr,
     rename_function,
 )
+from oplib.autograd.array_functions.filled_plan import call_jaxpr
 from oplib.autograd.array_functions.masks import find_true
 from oplib.autograd.engine.backward_and_grad import grad
 from oplib.autograd.engine.plan import RunPlan
@@ -56,6 +58,8 @@ from .effects import Effects, Source
 tracing = threading.RLock()
 """Held while a function is traced: two traces of one model would see each other's gradients."""
 
+FEWEST_PACKED = 8
+LARGEST_PACKED = 1024  # items together
 _scopes = itertools.count(-1, -1)  # never those of kernel traces
 _Edges = list[tuple[int | None, GradientEdge]]
 """Operands by number, or None for cotangents and leaves, and where their gradients arrive."""
@@ -68,7 +72,7 @@ class TracedBackward(NamedTuple):
         operands: those by which that can be differentiated.
         leaves: the Tensors that collect a gradient since the call; they come after the operands.
         specs: the shapes of what can be differentiated.
-        pull: the jaxpr; its inputs are residuals and then cotangents.
+        pull: ``(*residuals, *cotangents) -> gradients``, with None for those that have none.
         residuals: for each residual whether it is an input, and the number of that input or output.
         reached: for each of ``operands`` and ``leaves``, and then for each cotangent, whether it has a
             gradient.
@@ -148,13 +152,12 @@ class Trace:
         used, run = prune(self.run, self.closed, self.name)
         kept = find_true(used)
         read = [inputs[number] for number in kept]
-        numbers = {operand: number for number, operand in enumerate(self.candidates.holders)}
-        written = {numbers[operand] for operand, output, _ in self.effects.writes if output is not None}
-        donated = [index for index, number in enumerate(kept) if number in written and self.backward is None]
+        holders = dict(enumerate(self.candidates.holders if self.backward is None else ()))
+        written = {operand for operand, output, _ in self.effects.writes if output is not None}
+        donated = [index for index, number in enumerate(kept) if holders.get(number) in written]
         layouts = self.layouts if any(self.layouts) else None
         traced = jax.jit(run, donate_argnums=donated, out_shardings=layouts).trace(*read)
-        meshes = [getattr(find_spread(array), "mesh", None) for array in read]
-        is_elsewhere = any(isinstance(mesh, AbstractMesh) for mesh in meshes)
+        is_elsewhere = any(isinstance(getattr(find_spread(one), "mesh", None), AbstractMesh) for one in read)
         return traced.lower(lowering_platforms=(jax.default_backend(),) if is_elsewhere else None)
 
     def _trace(self, call: Callable[..., Any], arrays: Sequence[Any]) -> None:
@@ -318,10 +321,35 @@ class Trace:
         self._refuse_changes(made)
         without = frozenset[int]().union(*[paths[number] for number in refused])
         has_edge = [has or index in without for index, has in enumerate(reached)]
-        residuals = list(self._keep_residuals(closed.consts, inputs))
+        small = self._find_small(closed.consts, specs[0].dtype, inputs)
+        order = sorted(range(len(closed.consts)), key=small.__contains__)
+        values = [closed.consts[number] for number in order]
         jaxpr = closed.jaxpr  # from JAX 0.12 on it holds its constants
-        pulled = jaxpr.replace(constvars=(), invars=[*jaxpr.constvars, *jaxpr.invars])
+        variables = [*[jaxpr.constvars[number] for number in order], *jaxpr.invars]
+        pulled = call_jaxpr(jaxpr.replace(constvars=(), invars=variables), tuple(reached))
+        if small:
+            first = len(values) - len(small)
+            packed, unpack = ravel_pytree(values[first:])
+            values[first:] = [packed]
+            pulled = partial(_unpack_and_call, pulled, first, unpack)
+        residuals = list(self._keep_residuals(values, inputs))
         return TracedBackward(operands, leaves, specs, pulled, residuals, reached, has_edge, paths, refused)
+
+    def _find_small(self, residuals: Sequence[Any], dtype: Any, inputs: tuple[Any, ...]) -> list[int]:
+        """Returns which residuals the program packs into one array: many that are small together.
+
+        JAX takes a microsecond to return an array, however small it is. But XLA compiles each kernel that
+        reads a part by itself, and kernels that are alike once. Residuals with a weak type, on a mesh or in
+        another memory stay as they are, and so does what exists after the call anyway.
+        """
+        others = set(map(id, (*inputs, *self._collector.outputs)))
+        found = [
+            number
+            for number, value in enumerate(residuals)
+            if jax.typeof(value) == ShapedArray(value.shape, dtype) and id(value) not in others
+        ]
+        is_small = sum(residuals[number].size for number in found) <= LARGEST_PACKED
+        return found if is_small and len(found) >= FEWEST_PACKED and self._device is not None else []
 
     def _trace_settled(self, pull: Callable[..., Any], specs: Sequence[Any]) -> Any:
         """Traces the backward, and a second time if it has changed what it reads, such as a cache."""
@@ -375,6 +403,12 @@ class Trace:
             number = numbers.get(id(value))
             array = value if isinstance(value, Tracer) else jnp.asarray(value)
             yield (True, number) if number is not None else (False, self._collector.put(array))
+
+
+def _unpack_and_call(
+    function: Callable[..., Any], place: int, unpack: Callable[[Any], Sequence[Any]], *arrays: Any
+) -> Any:
+    return function(*arrays[:place], *unpack(arrays[place]), *arrays[place + 1 :])
 
 
 def _differentiate_rest(
