@@ -68,6 +68,20 @@ def test_backward_hands_the_whole_call_over():
     assert kwargs == {"grad_tensors": None, "retain_graph": True, "create_graph": False, "inputs": None}
 
 
+@pytest.mark.spec("001.7")
+def test_a_tensor_of_a_class_that_takes_calls_over_hands_its_backward_over():
+    class Own(oplib.Tensor):
+        __oplib_function__ = Recorder.__oplib_function__
+
+    x = oplib.tensor([1.0], requires_grad=True)
+    y = (x * 2).sum()
+    y.__class__ = Own
+    y.backward(retain_graph=True)
+    ((func, types, (outputs,), kwargs),) = Recorder.calls
+    assert (func, types, kwargs["retain_graph"], x.grad) == (backward, (Own,), True, None)
+    assert outputs[0] is y
+
+
 def test_a_subclass_is_asked_before_its_base():
     assert find_overrides([Recorder(), Deaf(), oplib.tensor(1.0), Recorder()]) == [Deaf, Recorder]
     assert grad([Recorder()], [Deaf()]) == ("found",)

@@ -30,8 +30,7 @@ class Nest(Function):
 
 
 @pytest.mark.spec("004.4", "D.17")
-@pytest.mark.slow
-@pytest.mark.parametrize("depth", [70, 2000])
+@pytest.mark.parametrize("depth", [200, pytest.param(2000, marks=pytest.mark.slow)])
 def test_nested_backwards_run_in_one_thread_at_any_depth(depth):
     limit = sys.getrecursionlimit()
     threads = set()
@@ -43,7 +42,6 @@ def test_nested_backwards_run_in_one_thread_at_any_depth(depth):
 
 
 @pytest.mark.spec("004.5")
-@pytest.mark.slow
 def test_an_error_comes_through_seventy_levels_as_the_same_object():
     error = ValueError("deep")
 
@@ -64,7 +62,6 @@ def test_an_error_comes_through_seventy_levels_as_the_same_object():
 
 
 @pytest.mark.spec("D.17")
-@pytest.mark.slow
 def test_an_endless_recursion_ends_with_a_recursion_error(monkeypatch):
     monkeypatch.setattr(stack, "_MOST_STEPS", 5)  # the end comes sooner, and is the same
 

@@ -342,6 +342,14 @@ def test_an_item_that_its_base_shows_several_times_is_written_only_without_histo
     assert (base.tolist(), base.requires_grad) == ([6.0, 6.0, 6.0], False)
 
 
+def test_a_list_of_operands_requires_grad_if_one_of_its_tensors_does():
+    x = leaf(1.0)
+    for operands in ([x.detach(), x], (x,)):
+        with pytest.raises(AutogradError, match="don't support automatic differentiation"):
+            oplib.cat(operands, out=oplib.empty(0))
+    assert oplib.cat([x.detach(), x.detach()], out=oplib.empty(0)).tolist() == [1.0, 1.0]
+
+
 @pytest.mark.devices(2)
 def test_values_that_are_written_together_take_the_layouts_of_what_they_replace():
     sharding = NamedSharding(jax.make_mesh((2,), ("a",), axis_types=(AxisType.Auto,)), PartitionSpec("a"))
