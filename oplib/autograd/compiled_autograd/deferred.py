@@ -343,7 +343,7 @@ class CompiledFlow(Flow):
         if not isinstance(node, AccumulateGrad):
             store_retained(node, slot, array, self._run)
         elif source is None:
-            node.accumulate(array, self._run)
+            node.apply([array], self._run)
         else:
             node.store_sum(array)
 

@@ -58,7 +58,8 @@ class AccumulateGrad(TapeNode):
         hooks = self.variable._backward_hooks
         return {0: hooks} if hooks else None
 
-    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:  # noqa: D102
+    def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:
+        """Adds a gradient to the ``grad`` of the leaf, or stores it."""
         grad = grads[0]
         leaf = self.variable
         if not leaf._requires_grad:  # requires_grad_(False) or detach_() was called since
@@ -66,41 +67,36 @@ class AccumulateGrad(TapeNode):
         if leaf._grad_fn is not None:
             self.check()
         if grad is not None:
-            self.accumulate(grad, run)
-        if leaf._post_accumulate_hooks:
-            call_in_grad_mode(run.create_graph, self.run_post_accumulate_hooks)
-        return ()
-
-    def accumulate(self, grad: Any, run: BackwardRun) -> None:
-        """Adds a gradient to the ``grad`` of the leaf, or stores it.
-
-        It writes into the existing ``grad``; a recorded sum is a new tensor.
-        """
-        leaf = self.variable
-        with adding:  # an interrupt between acquire() and `try` would leave the lock taken
             representation = run.representation
             array = grad._storage.array if representation.tensor_mode else grad
             is_traced = is_tracer_class[type(array)]
             if is_traced:
                 refuse_traced_gradient(array, leaf, "the leaf")
-            held = leaf._grad
-            if held is None:
-                if run.create_graph:
+            with adding:  # an interrupt between acquire() and `try` would leave the lock taken
+                held = leaf._grad
+                if held is not None:
+                    self._add(held, grad, array, run)
+                elif run.create_graph:
                     leaf._grad = representation.own(grad)
                 else:
                     leaf._grad = ARRAYS.own(array) if is_traced else box(array)
-            elif held._storage.spec.shape != array.shape:
-                refuse_old_gradient("AccumulateGrad", held, array)
-            elif run.create_graph:
-                leaf._grad = representation.add(held, grad)
-            else:
-                refuse_shared_items(held, "AccumulateGrad")
-                if representation.tensor_mode:  # in a dual level, where the sum has a tangent
-                    added = representation.add(held, grad)
-                    held._storage.write(added._storage.array)
-                    write_tangent(held, added)
-                else:
-                    held._storage.write(representation.add(held._storage.array, array))
+        if leaf._post_accumulate_hooks:
+            call_in_grad_mode(run.create_graph, self.run_post_accumulate_hooks)
+        return ()
+
+    def _add(self, held: Tensor, grad: Any, array: Any, run: BackwardRun) -> None:
+        """Writes into the existing ``grad``; a recorded sum is a new tensor."""
+        add = run.representation.add
+        if held._storage.spec.shape != array.shape:
+            refuse_old_gradient("AccumulateGrad", held, array)
+        if run.create_graph:
+            self.variable._grad = add(held, grad)
+        elif run.representation.tensor_mode:  # in a dual level, where the sum has a tangent
+            added = add(held, grad)
+            self.store_sum(added._storage.array)
+            write_tangent(held, added)
+        else:
+            self.store_sum(add(held._storage.array, array))
 
     def store_sum(self, total: Any) -> None:
         """Writes the sum of the ``grad`` of the leaf and a gradient. The caller holds ``adding``."""
