@@ -280,7 +280,7 @@ class Collector:
             return True
         is_users = name_package(type(holder)) != "oplib" and not isinstance(holder, (dict, list, deque, set))
         held = self._candidates.constants.get(id(holder), ())
-        return is_users and (hasattr(type(holder), key) or any(key == child.word for child in held))
+        return is_users and (hasattr(type(holder), key) or any(key == child.name_in_code for child in held))
 
     def _collect_entry(self, number: int, key: Any, value: Any, *, is_placed: bool) -> None:
         """Notes what a container holds now, if a call can make it again."""

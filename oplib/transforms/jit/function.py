@@ -202,8 +202,8 @@ class JitFunction(Generic[P, R]):
         """
         arguments = self._binder.bind(self.__wrapped__, args, kwargs)
         with self._programs.lock, buffers:
-            is_served = self._find(arguments, _use_nothing) is not MISSED
-            reason = "" if is_served else self._explain_views(arguments)
+            found = self._find(arguments, _use_nothing)
+            reason = self._explain_views(arguments) if found is MISSED else ""
         return f"{self.__name__}: {reason or 'a compiled program serves this call'}"
 
     @entry_point
@@ -239,7 +239,7 @@ class JitFunction(Generic[P, R]):
         with self._programs.lock:
             for _ in range(MAX_TRACES + 1):  # a call in another thread may change what was compiled for
                 with buffers:
-                    result = self._find(arguments, use, compiles)
+                    result = self._find(arguments, use, only_compiled=compiles)
                     if result is not MISSED:
                         return result
                 for variant in (*arguments.take_apart(), arguments):
@@ -252,25 +252,25 @@ class JitFunction(Generic[P, R]):
                 f"serves no call. {found}. Give what changes as an argument, or keep it in a Tensor."
             )
 
-    def _find(self, arguments: CallArguments, use: Any, is_compiled: bool = False) -> Any:
+    def _find(self, arguments: CallArguments, use: Any, *, only_compiled: bool = False) -> Any:
         """Runs or uses the first program that serves a call; without one it returns ``MISSED``.
 
         Args:
             arguments: of the call.
             use: what is done with the program, its inputs and its operands in place of running it, or None.
-            is_compiled: leave out programs that are not compiled.
+            only_compiled: leave out programs that are not compiled.
         """
         table = self._programs
         programs = table.by_key.get(arguments.key, [])
         if programs is not table.latest:
             table.note_use(programs)
         for program in programs:
-            if program.is_compiled or not is_compiled:
+            if program.is_compiled or not only_compiled:
                 result = program.serve(arguments, use and partial(use, program))
                 if result is not MISSED:
                     return result
         for variant in arguments.take_apart() if programs else ():
-            return self._find(variant, use, is_compiled)
+            return self._find(variant, use, only_compiled=only_compiled)
         return MISSED
 
     def _add_program(self, arguments: CallArguments, *, compiles: bool) -> bool:

@@ -57,7 +57,7 @@ class Candidates:
         self.containers = list(walk.containers.values())
         self.names = names = NamesOfCode(walk)
         self.guarded = [
-            path for path in walk.list_paths() if path.is_open or id(path.value) in self.ancestors
+            path for path in walk.list_paths() if path.is_reachable or id(path.value) in self.ancestors
         ]
         compared: set[tuple[int, str]] = set()  # the functions of a module share its globals
         self.constants: dict[int, list[CapturedPath]] = {}
@@ -68,7 +68,8 @@ class Candidates:
             own = self.constants[id(value)] = []
             for child in walk.children[id(value)]:
                 if child.is_constant and (
-                    child.is_led or (is_on_the_way and names.may_go(child, path, reads_all=reads_all))
+                    child.is_step_of_code
+                    or (is_on_the_way and names.may_step(child, path, reads_all=reads_all))
                 ):
                     own += () if child.place in compared else (child,)
                     compared.add(child.place)

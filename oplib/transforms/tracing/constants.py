@@ -119,31 +119,30 @@ class NamesOfCode:
 
     def __init__(self, walk: Walk) -> None:
         self.known: set[Any] = set()
-        opened = [path for path in walk.list_paths() if path.parent is None]
-        for path in opened:
-            self._open(path)
+        reached = [path for path in walk.list_paths() if path.parent is None]
+        for path in reached:
+            self._reach(path)
         waiting: dict[int, list[CapturedPath]] = {}
         count = -1
-        while count != (count := len(self.known) + len(opened)):
+        while count != (count := len(self.known) + len(reached)):
             self._probe()
-            for path in opened:
+            for path in reached:
                 ways = waiting.get(id(path), walk.children[id(path.value)])
                 reads_all = bool(ways) and self.reads_all(path.value, is_on_the_way=False)
                 waiting[id(path)] = []
                 for way in ways:
-                    way.is_led = self.may_go(way, path, reads_all=reads_all)
-                    first = walk.find(way.value) if way.is_led else None
-                    if not way.is_led:
+                    way.is_step_of_code = self.may_step(way, path, reads_all=reads_all)
+                    if not way.is_step_of_code:
                         waiting[id(path)].append(way)
-                    elif first is not None and not first.is_open:
-                        self._open(first)
-                        opened.append(first)
+                    elif (first := walk.find(way.value)) is not None and not first.is_reachable:
+                        self._reach(first)
+                        reached.append(first)
         if self.probes_attributes:
             self.known.update(("__getattr__", "__getattribute__"))
 
-    def _open(self, path: CapturedPath) -> None:
+    def _reach(self, path: CapturedPath) -> None:
         """Adds the names in an object that the code may reach."""
-        path.is_open = True
+        path.is_reachable = True
         value = path.value
         if isinstance(value, types.FunctionType) and not _is_of_python(value):
             for code in list_codes(value.__code__):
@@ -161,10 +160,10 @@ class NamesOfCode:
         self.probes_identity = not _PROBES_OF_IDENTITY.isdisjoint(self.known)
         self.is_dynamic = not _DYNAMIC.isdisjoint(self.known)
 
-    def may_go(self, way: CapturedPath, holder: CapturedPath, *, reads_all: bool) -> bool:
+    def may_step(self, way: CapturedPath, holder: CapturedPath, *, reads_all: bool) -> bool:
         """Whether the code may take a step from an object, of which it may read all if ``reads_all``."""
         held: Any = holder.value
-        name: Any = way.key if way.is_constant and way.key is not None else way.word
+        name: Any = way.key if way.is_constant and way.key is not None else way.name_in_code
         if isinstance(held, Generator) or (way.via == KEYS and not self.probes_objects):
             return False
         if isinstance(held, types.FunctionType):
@@ -230,7 +229,7 @@ class NamesOfCode:
     def _is_called_by_others(self, cls: CapturedPath, name: str) -> bool:
         """Whether Python calls a method by its name, or a class of another package that has it too."""
         if name in _OF_OBJECTS_MADE:  # code that names a class may make objects of it
-            return any("__mro__" not in way.via and way.is_led for way in (cls, *cls.again))
+            return any("__mro__" not in way.via and way.is_step_of_code for way in (cls, *cls.again))
         if name.startswith("__") and name.endswith("__"):
             return True
         return any(name in vars(base) for base in cls.value.__mro__[1:] if is_of_others(base))

@@ -89,12 +89,12 @@ class CapturedPath:
         key: the attribute, the name or the index by which code finds it; None without.
         name: how a user would write it, for messages.
         is_constant: whether nothing else compares the object: the walk does not look into it.
-        is_led: whether the code may take this step, and reach the object before it by some path.
-        is_open: for the first path of an object: whether the code may reach the object by some path.
+        is_step_of_code: whether the code may take this step, and reach the object before it by some path.
+        is_reachable: for the first path of an object: whether the code may reach the object by some path.
     """
 
     __slots__ = (
-        "again", "is_constant", "is_led", "is_open", "key", "name", "names", "parent", "value",
+        "again", "is_constant", "is_reachable", "is_step_of_code", "key", "name", "names", "parent", "value",
         "via",
     )  # fmt: skip
 
@@ -113,7 +113,7 @@ class CapturedPath:
         self.key = key
         self.name = name
         self.again: list[CapturedPath] = []  # further paths of the same object
-        self.is_constant = self.is_led = self.is_open = False
+        self.is_constant = self.is_step_of_code = self.is_reachable = False
         self.names = names  # of a module: the attributes that code names
 
     @property
@@ -125,7 +125,7 @@ class CapturedPath:
         return f"{self.via}[{text}]"
 
     @property
-    def word(self) -> str | None:
+    def name_in_code(self) -> str | None:
         """The name in code that the step needs; None for an item without a name."""
         if self.key is not None:
             return self.key if isinstance(self.key, str) else None

@@ -49,7 +49,7 @@ class UsesOfCode:
         codes = {
             code
             for path in candidates.containers
-            if isinstance(path.value, types.FunctionType) and path.is_open
+            if isinstance(path.value, types.FunctionType) and path.is_reachable
             for code in list_codes(path.value.__code__)
         }
         hidden = ("CACHE", "EXTENDED_ARG")
@@ -129,7 +129,7 @@ def _find_place(path: CapturedPath) -> str | None:
         path, parent = parent, parent.parent
     if parent is not None and isinstance(parent.value, types.CellType):
         return parent.name
-    return path.word
+    return path.name_in_code
 
 
 def find_reordered(value: Any, before: dict[Any, Any], now: dict[Any, Any]) -> bool:

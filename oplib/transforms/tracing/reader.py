@@ -185,7 +185,11 @@ class Reader:
                 continue  # classes and their functions are compared as one
             is_shared = isinstance(path.value, (type, types.FunctionType, types.ModuleType))
             is_near = not is_shared and (held is None or id(held) in candidates.ancestors)
-            if other.place not in places and (other.is_led or is_near) and follow(other) is path.value:
+            if (
+                other.place not in places
+                and (other.is_step_of_code or is_near)
+                and follow(other) is path.value
+            ):
                 places.add(other.place)
                 parent = "" if other.parent is None else self._read(other.parent)
                 test = f"{other.step.format(parent)} is not {self._read(path)}"
@@ -217,7 +221,7 @@ class Reader:
                 is_scalar = isinstance(child.value, SCALARS)
                 test = "differ" if is_scalar else "are_others"
                 group = groups.setdefault((child.via, child.key is None, test), {})
-                group[child.word if child.key is None else child.key] = (
+                group[child.name_in_code if child.key is None else child.key] = (
                     child.value if is_scalar else _refer(child.value)
                 )
         for (via, is_single, test), expected in groups.items():

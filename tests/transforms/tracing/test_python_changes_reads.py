@@ -58,7 +58,7 @@ def reads(statements, place, keys=frozenset()):
     lines = "".join(f"        {line}\n" for line in (declared, *statements.replace("@", name).split("; ")))
     spaces = {}
     exec(f"def make(held, kept, other, k):\n    def step():\n{lines}    return step\n", spaces)
-    path = SimpleNamespace(value=spaces["make"](0, 0, 0, 0), again=[], is_open=True)
+    path = SimpleNamespace(value=spaces["make"](0, 0, 0, 0), again=[], is_reachable=True)
     names = SimpleNamespace(is_dynamic=False)
     uses = UsesOfCode(SimpleNamespace(containers=[path], names=names))
     return uses.read_name(name.rpartition(".")[2], frozenset(keys))
