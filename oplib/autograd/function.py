@@ -68,10 +68,9 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
             "@once_differentiable. Its backward is not recorded. Write it with differentiable operations "
             "and take the mark away."
         )
-        leaves, specs = flatten_values(results if isinstance(results, tuple) else (results,))
-        barred = refuse_gradients(leaves, message)
-        count = len(results) if isinstance(results, tuple) else 1
-        return unflatten_values(barred, count, specs)
+        several = results if isinstance(results, tuple) else (results,)
+        leaves, specs = flatten_values(several)
+        return unflatten_values(refuse_gradients(leaves, message), len(several), specs)
 
     run_once.is_once_differentiable = True  # pyright: ignore[reportAttributeAccessIssue]  read where JAX runs it
     return run_once

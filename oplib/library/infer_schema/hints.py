@@ -230,7 +230,7 @@ def _read_union(parts: tuple[Any, ...]) -> SchemaType:
     inside = [part for part in parts if part is not types.NoneType]
     if is_array_like(parts):
         type_: SchemaType = BaseType("Tensor")
-    elif len(inside) > 1 and all(isinstance(part, type) for part in inside) and set(inside) in _NUMBERS:
+    elif all(isinstance(part, type) for part in inside) and set(inside) in _NUMBERS:
         type_ = BaseType("Scalar")
     elif len(inside) == 1:
         type_ = read_hint(inside[0])
