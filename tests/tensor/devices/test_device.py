@@ -13,6 +13,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 import oplib
 from oplib.errors import DeviceError
 from oplib.tensor import Device, Tensor, tensor, zeros
+from oplib.tensor.devices.device import find_common_device
 
 
 def test_a_device_is_spelled_parsed_and_shown_as_in_torch() -> None:
@@ -94,6 +95,20 @@ def test_a_sharded_tensor_has_a_sharding_and_no_device() -> None:
     with pytest.raises(DeviceError, match=r"the tensor is on 2 devices\. Got f32\[4\] .*tensor\.sharding"):
         _ = x.device
     assert tensor([1.0, 2.0], device=sharding).sharding == sharding
+
+
+def test_the_common_device_is_that_of_all_arrays_with_values() -> None:
+    found: list[Any] = []
+
+    @jax.jit
+    def trace(traced: jax.Array) -> jax.Array:
+        found.extend(find_common_device(arrays) for arrays in ([traced, kept], [traced], []))
+        return traced
+
+    kept = jnp.ones(2)
+    trace(kept)
+    assert found == [Device("cpu"), None, None]
+    assert find_common_device([kept, jnp.zeros(3)]) == Device("cpu")
 
 
 def test_a_tracer_is_on_the_abstract_device_which_places_nothing() -> None:

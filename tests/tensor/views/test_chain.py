@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AxisType, PartitionSpec as P
 
 import oplib
 from oplib.tensor.views.chain import number_to_array
@@ -181,3 +182,16 @@ def test_the_gradient_of_a_transposed_matrix_is_read_by_the_chain_of_the_other_t
     np.testing.assert_array_equal(back.chain.pull_back(there.base.array, ()), there.array)
     assert back.chain._inverse is there.chain
     assert "pull" not in back.chain._forms
+
+
+@pytest.mark.parametrize("name", ["some", "every second", "repeated"])
+def test_the_gradient_of_a_view_varies_over_the_mesh_as_that_of_the_part_does(name: str) -> None:
+    def pull(grad: Any) -> Any:
+        return chain.pull(grad, starts)
+
+    storage: Any = VIEWS[name](oplib.zeros(3, 1, 4))._storage
+    chain, starts = storage.chain, storage.starts
+    grad = jnp.arange(float(math.prod(chain.shape))).reshape(chain.shape)
+    mesh = jax.make_mesh((1,), ("a",), axis_types=(AxisType.Auto,))
+    varying = jax.shard_map(pull, mesh=mesh, in_specs=P("a"), out_specs=P("a"))
+    np.testing.assert_array_equal(varying(grad), pull(grad))
