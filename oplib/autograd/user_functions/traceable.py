@@ -17,6 +17,8 @@ from oplib.autograd.array_functions.masks import pick_given
 from oplib.autograd.engine.validation import validate_results
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.nodes.node import TapeNode
+from oplib.frozen import freeze
+from oplib.pytree import tree_leaves
 from oplib.tensor import Tensor
 
 _new: Any = object.__new__
@@ -51,9 +53,13 @@ def describe_backward(node: Any, operands: list[Any]) -> Any:
         or any(slot is not None and slot.is_packed for slot in saved)
     ):
         return None
+    attributes = _attributes(node)
+    values = tuple(attributes.values())
+    if any(isinstance(leaf, (Tensor, jax.Array)) for leaf in tree_leaves(values)):
+        return None
     try:
-        static = tuple([(name, _static_key(value)) for name, value in sorted(_attributes(node).items())])
-        hash(static)
+        hash(values)  # what has no hash may change
+        static = *attributes, *map(freeze, values)
     except TypeError:
         return None
     arrays = [None if slot is None else slot.read(node.name()) for slot in saved]
@@ -94,19 +100,6 @@ def _attributes(node: Any) -> dict[str, Any]:
     return {
         name: value for name, value in vars(node).items() if not hasattr(own, name) and name not in _INTERNAL
     }
-
-
-def _static_key(value: Any) -> Any:
-    """Returns a key of a static value. Numbers that are equal and differ in type or sign are different.
-
-    Raises:
-        TypeError: the value is a Tensor, an array, or has no hash.
-    """
-    if isinstance(value, (Tensor, jax.Array)):
-        raise TypeError
-    if isinstance(value, tuple):
-        return tuple, tuple([_static_key(member) for member in value])
-    return (type(value), value.hex()) if isinstance(value, float) else (type(value), value)
 
 
 def _tupled(value: Any) -> Any:

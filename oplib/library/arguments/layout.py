@@ -3,58 +3,19 @@
 from __future__ import annotations
 
 import enum
-import struct
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import jax
-import numpy as np
 
 from oplib.autograd.array_functions.masks import pick_given
 from oplib.errors import ArgumentError
+from oplib.frozen import freeze
 from oplib.library.schema import Argument, FunctionSchema, split_values
 
 from .keys import make_generator
 from .trees import Keyed, TreeEntry, is_object_tree, open_functions, read_leaf, split_tree
-
-
-def freeze(value: Any) -> object:
-    """Returns a key that is equal exactly for values that compiled code may treat alike.
-
-    ``1``, ``1.0`` and ``True`` have three keys, and so have ``0.0`` and ``-0.0``: floats are compared by
-    their bits, containers with their types.
-
-    Args:
-        value: a static argument or an attribute of ctx.
-
-    Raises:
-        TypeError: the value or one of its items cannot be hashed.
-
-    Example:
-        >>> freeze(0.0) == freeze(-0.0), freeze(1) == freeze(True), freeze([1.0]) == freeze([1.0])
-        (False, False, True)
-    """
-    if isinstance(value, float):
-        return (type(value), struct.pack("d", value))
-    if isinstance(value, complex):
-        return (type(value), struct.pack("dd", value.real, value.imag))
-    if isinstance(value, (list, tuple)):
-        return (type(value), *map(freeze, value))
-    if isinstance(value, Mapping):
-        return (type(value), *((freeze(key), freeze(item)) for key, item in value.items()))
-    if isinstance(value, (np.generic, np.ndarray)):
-        return (type(value), value.dtype.str, value.shape, value.tobytes())
-    if isinstance(value, (set, frozenset)):
-        return (type(value), frozenset(map(freeze, value)))
-    hash(value)
-    if is_dataclass(value) and type(value).__hash__ is not object.__hash__:  # compared by its fields
-        return (
-            type(value),
-            *(freeze(getattr(value, field.name)) for field in fields(value) if field.compare),
-        )
-    return value if isinstance(value, enum.Enum) else (type(value), value)
 
 
 class EntryKind(enum.Enum):

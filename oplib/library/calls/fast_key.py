@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from oplib.library.arguments.layout import freeze
+from oplib.frozen import freeze
 from oplib.library.arguments.trees import is_object_tree
 from oplib.library.records.record import Record
 from oplib.library.schema import Argument

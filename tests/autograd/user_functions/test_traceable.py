@@ -1,5 +1,7 @@
 """A Function whose backward may be traced: a compiled pass gives the gradients that its Python code gives."""
 
+import math
+
 import pytest
 
 import oplib
@@ -119,3 +121,28 @@ def test_a_traced_backward_gives_the_gradients_of_its_python_code(name, monkeypa
     with enable():
         found = [find_gradients(CALLS[name], factor) for factor in (2.0, -0.0, 0.0)]
     assert str(found) == str(expected)  # a zero has a sign
+
+
+class Signed(Function):
+    is_traceable = True
+    factor = 0j
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.factor = Signed.factor
+        return x * 0
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * math.copysign(1, ctx.factor.imag)
+
+
+def test_complex_zeros_of_two_signs_are_two_constants(monkeypatch):
+    found = []
+    with enable():
+        for sign in (0.0, -0.0):
+            monkeypatch.setattr(Signed, "factor", complex(0.0, sign))
+            x = oplib.ones(1, requires_grad=True)
+            Signed.apply(x).sum().backward()
+            found.append(x.grad.item())
+    assert found == [1, -1]
