@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 import warnings
 from collections.abc import Callable, Generator
 from typing import Any, ClassVar, TypeVar, cast
@@ -164,22 +165,11 @@ def _drive(mode: Mode, steps: Any) -> Generator[Any, Any, Any]:
             step = functools.partial(steps.send, sent)
 
 
-class _Driven:
-    """An awaitable whose steps run in a mode."""
-
-    __slots__ = ("_mode", "_steps")
-
-    def __init__(self, mode: Mode, steps: Any) -> None:
-        self._mode = mode
-        self._steps = steps
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return _drive(self._mode, self._steps)
-
-
 def _wrap_coroutine(mode: Mode, function: Callable[..., Any]) -> Callable[..., Any]:
+    drive = types.coroutine(_wrap_generator(mode, function))
+
     @functools.wraps(function)
     async def run(*args: Any, **kwargs: Any) -> Any:
-        return await _Driven(mode, function(*args, **kwargs))
+        return await drive(*args, **kwargs)
 
     return run
