@@ -12,6 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 from oplib.errors import ArgumentTypeError, TracingError, describe
+from oplib.library.arguments.recording import unbox
 from oplib.modes import modes
 from oplib.tensor import Tensor, default_int_dtype, read_array
 from oplib.tensor.devices.layout import find_explicit_mesh
@@ -21,14 +22,9 @@ from oplib.tensor.storage.known import find_value
 from oplib.tensor.views import ViewStorage
 
 
-def find_array(value: Any) -> Any:
-    """Returns the array of a Tensor, and any other value unchanged."""
-    return read_array(value) if isinstance(value, Tensor) else value
-
-
 def is_traced(value: Any) -> bool:
     """Tells whether the values of a Tensor or array are traced, and so not known yet."""
-    return isinstance(find_array(value), Tracer)
+    return isinstance(unbox(value), Tracer)
 
 
 # The latest traced index, the sizes for it, and the start that it gave: ``x[p] += 1`` looks twice.
@@ -37,7 +33,7 @@ _latest: tuple[Any, Any, Any] = (lambda: None, None, lambda: None)
 
 def is_traced_index(value: Any) -> bool:
     """Tells whether a value is a traced whole number without dims."""
-    array = find_array(value)
+    array = unbox(value)
     return isinstance(array, Tracer) and not array.ndim and jnp.issubdtype(array.dtype, jnp.integer)
 
 
@@ -56,7 +52,7 @@ def find_start(index: Any, length: int, size: int) -> Any:
         size: of the window.
     """
     global _latest  # noqa: PLW0603  see there
-    array, key = find_array(index), (length, size)
+    array, key = unbox(index), (length, size)
     start = _latest[2]() if _latest[0]() is array and _latest[1] == key else None
     if start is None:
         at = array.astype(jnp.int32)
@@ -91,7 +87,7 @@ def make_zeros(like: Any, shape: tuple[int, ...]) -> Any:
 
 def read_known(value: Any) -> np.ndarray[Any, Any] | None:
     """Returns the values of a tensor or array; None if they are traced."""
-    return None if is_traced(value) else np.asarray(find_array(value))
+    return None if is_traced(value) else np.asarray(unbox(value))
 
 
 def read_values(op: str, value: Any) -> np.ndarray[Any, Any]:
@@ -101,7 +97,7 @@ def read_values(op: str, value: Any) -> np.ndarray[Any, Any]:
         ArgumentTypeError: the value is neither.
         TracingError: the values are traced.
     """
-    array = find_array(value)
+    array = unbox(value)
     if not hasattr(array, "dtype"):
         raise ArgumentTypeError(f"{op}: it takes a Tensor. Got {describe(value)}. Use oplib.tensor(...).")
     values = find_value(array)

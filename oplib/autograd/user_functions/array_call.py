@@ -12,7 +12,7 @@ from typing import Any
 from oplib.autograd.array_functions.array_function import has_gradient
 from oplib.autograd.array_functions.masks import map_given, pick_true, spread
 from oplib.autograd.grad_mode import recording_off
-from oplib.autograd.nodes.gradient_representation import ARRAYS, is_array_class
+from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.saved.saved_tensor import SavedTensor
 from oplib.autograd.tangents import run_without_tangents
 from oplib.errors import AutogradError, describe
@@ -22,7 +22,7 @@ from .context import check_saved
 from .function_node import BackwardCFunction, cast_gradients
 from .jvp import call_jvp
 from .recording import box_arrays, finish_call
-from .trees import flatten_values, pack_result, unflatten_values
+from .trees import flatten_values, is_operand, pack_result, unflatten_values
 from .vmap import call_own_rule, uses_own_rule
 
 _new: Any = object.__new__
@@ -44,7 +44,7 @@ class Mold:
     def __init__(self, values: Collection[Any]) -> None:
         leaves, self.specs = flatten_values(values)
         self.count = len(values)
-        self.flags = [isinstance(leaf, Tensor) or is_array_class[type(leaf)] for leaf in leaves]
+        self.flags = list(map(is_operand, leaves))
         self.operands = pick_true(leaves, self.flags)
         self._leaves = spread([None] * len(self.operands), self.flags, leaves)
 
@@ -206,12 +206,8 @@ class ArrayCall:
         uses_own_rule(self.cls)
         values = self.mold.fill(list(map(ARRAYS.box, arrays)))
         found = call_own_rule(self.cls, info, self.mold.fill(dims, None), values)[:2]
-        pairs = [pair for pair in zip(*found, strict=True) if _is_operand(pair[0])]
+        pairs = [pair for pair in zip(*found, strict=True) if is_operand(pair[0])]
         return [_unbox(output) for output, _ in pairs], [dim for _, dim in pairs]
-
-
-def _is_operand(value: Any) -> bool:
-    return isinstance(value, Tensor) or is_array_class[type(value)]
 
 
 def _unbox(value: Any) -> Any:

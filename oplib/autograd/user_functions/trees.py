@@ -19,6 +19,11 @@ PLAIN = frozenset((Tensor, int, float, bool, complex, str, bytes, type(None)))
 NO_SPECS: Specs = {}
 
 
+def is_operand(value: Any) -> bool:
+    """Returns whether a value is a Tensor or an array."""
+    return isinstance(value, Tensor) or is_array_class[type(value)]
+
+
 def flatten_values(values: Iterable[Any]) -> tuple[list[Any], Specs]:
     """Flattens the values that hold Tensors or arrays. Any other container is a leaf."""
     leaves: list[Any] = []
@@ -29,7 +34,7 @@ def flatten_values(values: Iterable[Any]) -> tuple[list[Any], Specs]:
             leaves.append(value)
             continue
         parts, spec = tree_flatten_dataclasses(value)
-        if any(is_array_class[type(part)] or isinstance(part, Tensor) for part in parts):
+        if any(map(is_operand, parts)):
             leaves.extend(parts)
             specs = {} if specs is None else specs
             specs[position] = spec

@@ -19,10 +19,10 @@ from oplib.builtin.rows.choice import Check
 from oplib.builtin.tables.matrices.ldl import find_broken
 from oplib.builtin.tables.matrices.triangles import find_zero
 from oplib.builtin.tables.pointwise.polynomials import FAMILIES as POLYNOMIALS, MOST_STEPS
-from oplib.builtin.values import are_indices, find_array, is_traced, read_known
+from oplib.builtin.values import are_indices, is_traced, read_known
 from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, LinAlgError
 from oplib.library.arguments.plain_conversions import is_array
-from oplib.tensor import Tensor, read_array
+from oplib.library.arguments.recording import unbox
 from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.dtypes.rules import INTEGRAL
 
@@ -38,7 +38,7 @@ def _are_finite(array: Any) -> Any:
 
 def _is_broken(value: Any) -> bool:
     """Tells whether a value is known to contain a number that is not finite."""
-    array = find_array(value)
+    array = unbox(value)
     if isinstance(array, Tracer) or getattr(array, "dtype", None) is None or array.dtype.kind not in "fc":
         return False
     return not _are_finite(array)
@@ -68,7 +68,7 @@ def _make_check(
     def check(result: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
         is_asked = inverts is None or inverts(*args, **kwargs)
         is_broken = is_asked and _is_broken(result) and not any(map(_is_broken, (input, *args)))
-        if is_broken and confirms(find_array(input)):
+        if is_broken and confirms(unbox(input)):
             raise LinAlgError(lacks, cure)
         return result
 
@@ -92,7 +92,7 @@ def _make_status_check(
 
     def check(result: Any, *_: Any, check_errors: bool = False, **__: Any) -> Any:
         if check_errors or find is not None:
-            indices = read_known(result[-1] if find is None else find(*map(find_array, result)))
+            indices = read_known(result[-1] if find is None else find(*map(unbox, result)))
             if indices is not None and indices.any():
                 index = int(indices[indices > 0].flat[0])
                 raise LinAlgError(f"{lacks}: {where.format(index)}", cure)
@@ -151,7 +151,7 @@ def check_index_range(index: Any, length: int, *, low: int = 0, but: int | None 
     """
     if low <= 0 and are_indices(index, length):
         return
-    array = read_array(index) if isinstance(index, Tensor) else index
+    array = unbox(index)
     if (
         isinstance(array, Tracer)
         or getattr(array, "dtype", np.dtype(bool)).kind not in "iu"
@@ -206,7 +206,7 @@ def _check_labels(name: str, input: Any, target: Any, *_: Any, **__: Any) -> Non
 
 def _check_source(input: Any, mask: Any, source: Any) -> None:
     """Checks that masked_scatter has a source item per position; counts only if the source may be short."""
-    array = read_array(mask) if isinstance(mask, Tensor) else mask
+    array = unbox(mask)
     is_known = getattr(array, "dtype", None) == np.dtype(bool) and not isinstance(array, Tracer)
     if is_known and array.shape == input.shape and math.prod(source.shape) < math.prod(input.shape):
         count = int(np.asarray(array).sum())
@@ -248,7 +248,7 @@ def _find_extremes(*arrays: Any) -> Any:
 
 def _check_shares(result: Any, input: Any, target: Any, *_: Any, **__: Any) -> Any:
     """Refuses probabilities outside [0, 1], if the values are known. Other errors have priority."""
-    arrays = [find_array(array) for array in (input, target)]
+    arrays = [unbox(array) for array in (input, target)]
     if all(map(_has_values, arrays)):
         extremes = zip(("input", "target"), np.asarray(_find_extremes(*arrays)), strict=True)
         for kind, (low, high) in extremes:

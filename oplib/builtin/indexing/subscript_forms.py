@@ -9,8 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from oplib.builtin.values import find_array, is_traced
+from oplib.builtin.values import is_traced
 from oplib.errors import ArgumentError, describe
+from oplib.library.arguments.recording import unbox
 from oplib.tensor import Tensor
 from oplib.tracebacks import find_user_level
 
@@ -79,4 +80,4 @@ def _to_bools(item: Any) -> Any:
         UserWarning,
         stacklevel=find_user_level(),
     )
-    return find_array(item) != 0
+    return unbox(item) != 0

@@ -10,8 +10,9 @@ import numpy as np
 from jax.core import Tracer, max_dim, min_dim
 
 from oplib.builtin.kernels.dims import name_indices
-from oplib.builtin.values import are_indices, find_array, is_traced, read_known
+from oplib.builtin.values import are_indices, is_traced, read_known
 from oplib.errors import ArgumentTypeError, ArgumentValueError, DimensionError, TracingError, describe
+from oplib.library.arguments.recording import unbox
 from oplib.tensor.shapes.symbolic import is_symbolic
 from oplib.tensor.storage.failed_reads import note_read
 from oplib.tensor.storage.known import find_value
@@ -31,7 +32,7 @@ class Choice(NamedTuple):
 
 def is_static(whole: Any) -> bool:
     """Tells whether positions are static: this is better in a trace, and required over several devices."""
-    array = find_array(whole)
+    array = unbox(whole)
     return isinstance(array, Tracer) or array.sharding.num_devices > 1
 
 
@@ -76,7 +77,7 @@ def _read_one(item: Any) -> Any:
     if isinstance(item, bool):
         return Choice(np.zeros(int(item), np.int32))
     if is_array_subscript(item) and (item.dtype == np.bool_ or np.issubdtype(item.dtype, np.integer)):
-        is_known_mask = item.dtype == np.bool_ and find_value(find_array(item)) is not None
+        is_known_mask = item.dtype == np.bool_ and find_value(unbox(item)) is not None
         if item.ndim or (is_traced(item) and not is_known_mask):
             return item
         return _read_one(bool(item)) if item.dtype == np.bool_ else int(item)
@@ -101,12 +102,12 @@ def _spread_mask(item: Any, dim: int, shape: tuple[int, ...]) -> Sequence[Any]:
     if not is_array_subscript(item) or item.dtype != np.bool_:
         return (item,)
     check_mask(item, shape, dim)
-    array = find_value(find_array(item))
+    array = find_value(unbox(item))
     if array is None:
         raise note_read(
             TracingError(
                 "index: the number of items under a traced mask is not known. Got "
-                f"{describe(find_array(item))}. Use oplib.where(mask, x, other), or index outside the trace."
+                f"{describe(unbox(item))}. Use oplib.where(mask, x, other), or index outside the trace."
             )
         )
     return [indices.astype(np.int32) for indices in np.nonzero(np.asarray(array))]
@@ -116,7 +117,7 @@ def is_unknown_mask(item: Any) -> bool:
     """Tells whether a subscript is a mask whose items are not known while a program is traced."""
     if not is_array_subscript(item) or item.dtype != np.bool_:
         return False
-    return is_traced(item) and find_value(find_array(item)) is None
+    return is_traced(item) and find_value(unbox(item)) is None
 
 
 def find_masked_window(items: Sequence[Any], shape: tuple[int, ...]) -> tuple[Any, tuple[Any, ...]] | None:

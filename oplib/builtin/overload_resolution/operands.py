@@ -17,9 +17,9 @@ from oplib.builtin.composed.data_dependent import find_indices
 from oplib.builtin.rows.choice import OverloadChoice
 from oplib.builtin.rows.row import Function
 from oplib.builtin.single_ops import ops
-from oplib.builtin.values import find_array
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library import OpOverload
+from oplib.library.arguments.recording import unbox
 from oplib.library.arguments.scalars import is_narrow
 from oplib.library.calls.inlined_overloads import Branch, when_number, when_tensor
 from oplib.tensor import Tensor
@@ -268,7 +268,7 @@ def choose_copy(overloads: Overloads) -> OverloadChoice:
 def bring_over(source: Tensor, target: Any) -> Tensor:
     """Returns a tensor on the devices of another one, if both are committed to different ones."""
     here = get_owner_array(source._storage)  # a read would give up a fresh buffer
-    there = get_owner_array(target._storage) if isinstance(target, Tensor) else find_array(target)
+    there = get_owner_array(target._storage) if isinstance(target, Tensor) else unbox(target)
     if isinstance(here, Tracer) or isinstance(there, Tracer) or not (here.committed and there.committed):
         return source
     sharding = there.sharding

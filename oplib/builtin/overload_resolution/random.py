@@ -13,9 +13,9 @@ import numpy as np
 from jax.core import Tracer
 
 from oplib.builtin.rows.choice import OverloadChoice
-from oplib.builtin.values import find_array
 from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError
 from oplib.library import OpOverload
+from oplib.library.arguments.recording import unbox
 from oplib.tensor import Generator, randn
 from oplib.tensor.dtypes.rules import COMPLEX, FLOATING
 
@@ -47,7 +47,7 @@ def check_probability(p: Any) -> None:
 
 def _read(tensor: Any) -> Any:
     """The items of a floating tensor; None where they are traced, or of another dtype."""
-    array = find_array(tensor)
+    array = unbox(tensor)
     if isinstance(array, Tracer) or getattr(array, "dtype", None) not in FLOATING:
         return None
     return np.asarray(array)

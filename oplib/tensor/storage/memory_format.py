@@ -7,8 +7,8 @@ from typing import Any
 from oplib.errors import ArgumentError, ArgumentTypeError, describe
 
 
-class MemoryLayout:
-    """The kind of memory of a tensor. There is one value, ``oplib.strided``: there are no sparse tensors."""
+class _Constant:
+    """A value that is known by its name in oplib."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -20,7 +20,11 @@ class MemoryLayout:
         return self._name  # a copy is the object itself
 
 
-class MemoryFormat:
+class MemoryLayout(_Constant):
+    """The kind of memory of a tensor. There is one value, ``oplib.strided``: there are no sparse tensors."""
+
+
+class MemoryFormat(_Constant):
     """An order of the dimensions in memory: ``oplib.contiguous_format``, ``oplib.channels_last`` and others.
 
     Functions take one where torch's do. The values of the result, and its strides, are the same for each of
@@ -28,14 +32,8 @@ class MemoryFormat:
     """
 
     def __init__(self, name: str, order: tuple[int, ...] = ()) -> None:
-        self._name = name
+        super().__init__(name)
         self.order = order  # the dims from the slowest to the fastest, where the format fixes them
-
-    def __repr__(self) -> str:
-        return f"oplib.{self._name}"
-
-    def __reduce__(self) -> str:
-        return self._name
 
 
 strided = MemoryLayout("strided")

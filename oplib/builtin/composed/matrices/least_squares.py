@@ -9,8 +9,9 @@ import numpy as np
 
 from oplib.builtin.single_ops import ops
 from oplib.builtin.tables.matrices.pseudoinverse import find_tolerance
-from oplib.builtin.values import find_array, is_traced, make_zeros
+from oplib.builtin.values import is_traced, make_zeros
 from oplib.errors import ArgumentError
+from oplib.library.arguments.recording import unbox
 
 Lstsq = namedtuple("Lstsq", ("solution", "residuals", "rank", "singular_values"))  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]
 _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
@@ -86,4 +87,4 @@ def _count_rank(values: Any, tolerance: float) -> Any:
 
 def _is_full(rank: Any, columns: int) -> bool:
     """Tells whether all matrices have full rank; under a trace this is assumed."""
-    return is_traced(rank) or bool(np.all(np.asarray(find_array(rank)) == columns))
+    return is_traced(rank) or bool(np.all(np.asarray(unbox(rank)) == columns))

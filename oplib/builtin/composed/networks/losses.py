@@ -12,10 +12,11 @@ import numpy as np
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.tables.losses.margins import check_margin
-from oplib.builtin.values import find_array, is_traced
+from oplib.builtin.values import is_traced
 from oplib.docstrings import complete_docstring
 from oplib.errors import ArgumentError, ArgumentValueError
 from oplib.generated_code import parse_literal
+from oplib.library.arguments.recording import unbox
 from oplib.tensor import Tensor
 from oplib.tracebacks import find_user_level
 
@@ -202,7 +203,7 @@ def gaussian_nll_loss(
         tensor(0.5000)
     """
     variances = ops.ones_like(input) * var if isinstance(var, float) else var
-    values = find_array(variances)
+    values = unbox(variances)
     is_known = hasattr(values, "dtype") and not is_traced(values)
     if is_known and np.dtype(values.dtype).kind != "c" and bool((values < 0).any()):
         raise ArgumentValueError("var has negative entry/entries", "Variances are 0 or more.")
