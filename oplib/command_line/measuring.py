@@ -13,7 +13,7 @@ import jax
 from oplib.autograd.array_functions.masks import pick_true, spread
 from oplib.library.objects.overload import find_overload
 from oplib.library.opcheck.sample import Sample, flatten, is_inexact
-from oplib.tensor import Tensor
+from oplib.tensor import Tensor, needs_grad
 from oplib.testing.samples import make_samples_error, samples
 
 from .output import CommandError, load_module, print_result
@@ -151,9 +151,7 @@ def _bind_backward(sample: Sample) -> Callable[[], Any]:
     def run() -> list[Any]:
         for leaf in wanted:
             leaf.grad = None
-        results = [
-            result for result in flatten(call()) if isinstance(result, Tensor) and result.requires_grad
-        ]
+        results = [result for result in flatten(call()) if needs_grad(result)]
         total: Any = sum(result.sum() for result in results)
         total.backward()
         return [leaf.grad for leaf in wanted]

@@ -34,7 +34,7 @@ from oplib.autograd.user_functions.tensor_list import (
 )
 from oplib.errors import MissingRuleError, ReadValueError
 from oplib.modes import modes
-from oplib.tensor import Tensor, box
+from oplib.tensor import Tensor, box, needs_grad
 from oplib.tensor.storage.failed_reads import forget_read
 
 from .arguments.recording import refuse_out_gradient
@@ -173,7 +173,7 @@ def make_function(op: OpOverload) -> type[Function]:
         given = [pair for pair in zip(outputs, grads, strict=True) if pair[1] is not None]
         roots, given_grads = zip(*given, strict=True) if given else ((), ())
         leaves, tree = jax.tree_util.tree_flatten(inputs, is_leaf=is_tree_leaf)
-        flags = [isinstance(leaf, Tensor) and leaf._requires_grad for leaf in leaves]
+        flags = list(map(needs_grad, leaves))
         wanted = pick_true(leaves, flags)
         found = find_gradients(roots, wanted, given_grads, allow_unused=True, retain_graph=True)
         return jax.tree_util.tree_unflatten(tree, spread(found, flags))
@@ -302,7 +302,7 @@ def _refuse_tangents(op: str, ctx: Any, values: Sequence[Any], new: Sequence[tup
         return
     known = [*inputs, *(output for _, output in new)]
     for value in [*ctx.to_save, *vars(ctx).values()]:
-        if isinstance(value, Tensor) and value._requires_grad and not any(value is own for own in known):
+        if needs_grad(value) and not any(value is own for own in known):
             raise MissingRuleError(
                 f"{op}: setup_context keeps a value that it computes, which has no tangent. An argument "
                 "carries a tangent in forward mode, and requires grad. Keep arguments and results, and "
@@ -422,10 +422,7 @@ def _check_shapes(op: str, grads: Any, targets: Sequence[Any]) -> None:
 def _needs_grad(values: Sequence[Any]) -> bool:
     """Tells whether a tensor among the arguments, or in their tuples and lists, requires grad."""
     return any(
-        _needs_grad(value)
-        if isinstance(value, (list, tuple))
-        else isinstance(value, Tensor) and value._requires_grad
-        for value in values
+        _needs_grad(value) if isinstance(value, (list, tuple)) else needs_grad(value) for value in values
     )
 
 

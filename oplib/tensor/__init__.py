@@ -61,7 +61,7 @@ from .storage.memory_format import (
 from .storage.metadata import is_tensor
 from .storage.size import Size
 from .storage.storage import Storage as Storage
-from .tensor import Tensor, box as box, read_array as read_array
+from .tensor import Tensor, box as box, needs_grad as needs_grad, read_array as read_array
 from .upcalls import upcalls as upcalls
 
 __all__ = [

@@ -209,6 +209,11 @@ def read_array(tensor: Tensor) -> Any:
     return tensor._storage.array if region is None else region.read(tensor)
 
 
+def needs_grad(value: object) -> bool:
+    """Returns whether a value is a Tensor that requires grad."""
+    return isinstance(value, Tensor) and value._requires_grad
+
+
 def box_leaf(array: Any, requires_grad: object) -> Tensor:
     """Makes a leaf around a strongly typed array, for factories."""
     storage = _new(Storage)

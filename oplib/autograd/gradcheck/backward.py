@@ -11,12 +11,12 @@ from oplib.autograd.engine.backward_and_grad import grad
 from oplib.autograd.function import Function
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.errors import GradcheckError, describe
-from oplib.tensor import Tensor, box
+from oplib.tensor import Tensor, box, needs_grad
 from oplib.tensor.devices.placement import find_other_device
 
 from .comparison import Matrix, Options
 from .coordinates import Vector, count_coordinates, from_rows, read_gradient, stack_rows
-from .problem import Problem, as_tuple, needs_grad
+from .problem import Problem, as_tuple
 
 
 def pull_back(problem: Problem, output: int, cotangent: Any, options: Options) -> list[Vector]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from oplib.autograd.nodes.edges import walk_nodes
 from oplib.errors import ArgumentError, ArgumentValueError, GradcheckError, describe
-from oplib.tensor import Storage, Tensor
+from oplib.tensor import Storage, Tensor, needs_grad
 
 from .coordinates import Vector, count_coordinates, from_rows, stack_rows, to_coordinates
 
@@ -160,11 +160,6 @@ def _is_single(value: Any) -> bool:
 def as_tuple(values: Any) -> tuple[Any, ...]:
     """Returns one or several values as a tuple."""
     return tuple(cast("Sequence[Any]", values)) if isinstance(values, (tuple, list)) else (values,)
-
-
-def needs_grad(value: Any) -> bool:
-    """Returns whether a value is a Tensor that requires grad."""
-    return isinstance(value, Tensor) and value.requires_grad
 
 
 def is_inexact_tensor(value: Any) -> bool:

@@ -11,13 +11,13 @@ import numpy as np
 from oplib.autograd.array_functions.masks import pick_given
 from oplib.autograd.engine.backward_and_grad import grad
 from oplib.errors import CheckOptionError
-from oplib.tensor import Tensor
+from oplib.tensor import Tensor, needs_grad
 from oplib.tracebacks import entry_point
 
 from .check import passes_checks
 from .comparison import Options
 from .coordinates import count_coordinates, draw_directions, from_coordinates
-from .problem import as_tuple, call_in_double, needs_grad, to_double
+from .problem import as_tuple, call_in_double, to_double
 
 
 @entry_point

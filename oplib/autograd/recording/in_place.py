@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 from jax.core import Tracer
 
@@ -17,7 +17,7 @@ from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.tangents import carries_tangents, find_tangent, set_apart, write_tangent
 from oplib.errors import ArgumentError, AutogradError, describe
 from oplib.modes import modes
-from oplib.tensor import Storage, Tensor, box, can_cast, upcalls
+from oplib.tensor import Storage, Tensor, box, can_cast, needs_grad, upcalls
 from oplib.tensor.devices.layout import have_no_layout, place_like
 from oplib.tensor.dtypes.class_names import WORDS
 from oplib.tensor.storage.cut import fit_written
@@ -85,10 +85,7 @@ def has_required_grad(value: Any) -> bool:
     """Returns whether a tensor, or one in a list, requires grad. Other values do not."""
     if isinstance(value, Tensor):
         return value._requires_grad
-    if isinstance(value, (list, tuple)):
-        members: Sequence[Any] = value
-        return any(isinstance(member, Tensor) and member._requires_grad for member in members)
-    return False
+    return isinstance(value, (list, tuple)) and any(map(needs_grad, cast("Sequence[Any]", value)))
 
 
 def refuse_leaf(tensor: Tensor, op: str) -> None:

@@ -25,7 +25,7 @@ from jax.tree_util import Partial
 
 from oplib.errors import ArgumentError, describe
 from oplib.modes import modes
-from oplib.tensor import Tensor
+from oplib.tensor import Tensor, needs_grad
 
 Function = Callable[..., Any]
 Jitted = type(jax.jit(lambda: None))
@@ -152,7 +152,7 @@ class _ClosureSearch:
         an object holds may be one that the function never reads. If a compiled kernel reads it, that raises.
         """
         objects = self._objects.values() if modes.grad_enabled else ()
-        for tensor in filter(_has_history, objects):
+        for tensor in filter(needs_grad, objects):
             holders = [id(tensor)]
             for key in holders:  # the list grows
                 holder = self._objects[key]
@@ -162,7 +162,7 @@ class _ClosureSearch:
                     holders.extend(parent for parent in self._parents[key] if parent not in holders)
         for function in objects:
             if isinstance(function, FunctionType):
-                for tensor in filter(_has_history, _read_globals(function)):
+                for tensor in filter(needs_grad, _read_globals(function)):
                     raise _refuse_tensor(subject, tensor)
 
     def fill(self, replace: Callable[[int], Any]) -> Any:
@@ -178,10 +178,6 @@ class _ClosureSearch:
             return made[key]
 
         return convert(self._root)
-
-
-def _has_history(value: object) -> bool:
-    return isinstance(value, Tensor) and value.requires_grad
 
 
 def _refuse_tensor(subject: str, tensor: Any) -> ArgumentError:

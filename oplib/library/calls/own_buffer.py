@@ -19,7 +19,7 @@ from oplib.library.arguments.recording import to_constant, unbox
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Record
 from oplib.modes import modes
-from oplib.tensor import Tensor
+from oplib.tensor import Tensor, needs_grad
 from oplib.tensor.storage.escape import runs_at_once
 from oplib.tensor.storage.fresh import FreshStorage, exchange_for_own, get_owner_array, is_large, rewrite
 from oplib.tracebacks import call_compiled
@@ -82,7 +82,7 @@ def _write(dispatcher: Dispatcher, layout: Layout, tensor: Tensor, flat: list[An
     Returns:
         Whether it has run. If not, nothing has happened.
     """
-    wants_grad = modes.state.grad_enabled and any(map(_wants_grad, flat))
+    wants_grad = modes.state.grad_enabled and any(map(needs_grad, flat))
     if layout.is_transient or flat[0] is not tensor or wants_grad:
         return False
     operands = [unbox(value) if isinstance(value, Tensor) else to_constant(value) for value in flat[1:]]
@@ -110,10 +110,6 @@ def _is_own(record: Record) -> bool:
     functions = [getattr(kernel, "func", kernel) for kernel in kernels]  # of a partial, its function
     modules = [getattr(function, "__module__", "") for function in functions]
     return record.is_built_in and all(module.startswith("oplib.builtin.") for module in modules)
-
-
-def _wants_grad(value: Any) -> bool:
-    return isinstance(value, Tensor) and value._requires_grad
 
 
 def _describe(operand: Any) -> object:

@@ -17,7 +17,7 @@ from oplib.library.arguments.plain_conversions import is_array
 from oplib.library.arguments.recording import unbox
 from oplib.library.arguments.trees import is_tree_leaf
 from oplib.library.objects.overload import OpOverload
-from oplib.tensor import Tensor
+from oplib.tensor import Tensor, needs_grad
 from oplib.tensor.random.generator import is_key
 
 
@@ -46,7 +46,7 @@ class Sample:
         if record.derivative.constant is not None:
             return [False] * len(self._flat)
         if any(isinstance(value, Tensor) for value in self._flat):
-            return [isinstance(value, Tensor) and value.requires_grad for value in self._flat]
+            return list(map(needs_grad, self._flat))
         derivative = record.derivative
         is_known = derivative.backward is not None or record.is_transparent or record.jvp is not None
         pairs = zip(self.is_number, self.arrays, strict=True)

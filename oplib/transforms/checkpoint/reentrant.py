@@ -12,7 +12,7 @@ from oplib.autograd.engine.run import is_checkpoint_valid
 from oplib.errors import AutogradError, describe
 from oplib.library.autocast.settings import AutocastScope
 from oplib.modes import modes
-from oplib.tensor import Tensor
+from oplib.tensor import Tensor, needs_grad
 from oplib.tensor.random.draw_log import DrawLog
 from oplib.tracebacks import find_user_level
 
@@ -68,7 +68,7 @@ class CheckpointFunction(Function):
         for index, tensor in zip(ctx.indices, ctx.saved_tensors, strict=True):
             values[index] = tensor
         inputs = detach_variable(tuple(values))
-        if not any(isinstance(value, Tensor) and value.requires_grad for value in inputs):
+        if not any(map(needs_grad, inputs)):
             raise AutogradError(
                 "checkpoint: with use_reentrant=True only the tape can differentiate it, and JAX does here: "
                 f"in jax.grad of arrays, or in the body of a loop or a branch. Got {describe(grads)}. Set "
@@ -85,11 +85,7 @@ class CheckpointFunction(Function):
 
 
 def _run_backward(outputs: Iterable[Any], grads: tuple[Any, ...]) -> None:
-    pairs = [
-        (output, grad)
-        for output, grad in zip(outputs, grads, strict=False)
-        if isinstance(output, Tensor) and output.requires_grad
-    ]
+    pairs = [(output, grad) for output, grad in zip(outputs, grads, strict=False) if needs_grad(output)]
     if not pairs:
         raise AutogradError(
             "checkpoint: none of output has requires_grad=True, this checkpoint() is not necessary. The "
@@ -124,7 +120,7 @@ def _detach(tensor: Tensor) -> Tensor:
 def check_backward_validity(inputs: Iterable[Any]) -> None:
     """Warns if no argument requires grad, because then no argument gets a gradient."""
     values = list(inputs)
-    if not any(isinstance(value, Tensor) and value.requires_grad for value in values):
+    if not any(map(needs_grad, values)):
         warnings.warn(
             f"checkpoint: None of the inputs have requires_grad=True. Gradients will be None. Got "
             f"{describe(values)}. Give an argument that requires grad, or set use_reentrant=False.",
