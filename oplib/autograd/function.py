@@ -12,7 +12,7 @@ from oplib.torch_names import make_dir as _make_dir
 from .user_functions.context import FunctionCtx
 from .user_functions.function_node import BackwardCFunction, refuse_gradients
 from .user_functions.nested import NestedIOFunction
-from .user_functions.trees import flatten_values, unflatten_values
+from .user_functions.trees import flatten_values, list_values, unflatten_values
 from .user_functions.user_function import Function, FunctionMeta
 
 __all__ = [
@@ -68,9 +68,9 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
             "@once_differentiable. Its backward is not recorded. Write it with differentiable operations "
             "and take the mark away."
         )
-        several = results if isinstance(results, tuple) else (results,)
-        leaves, specs = flatten_values(several)
-        return unflatten_values(refuse_gradients(leaves, message), len(several), specs)
+        listed = list_values(results)
+        leaves, specs = flatten_values(listed)
+        return unflatten_values(refuse_gradients(leaves, message), len(listed), specs)
 
     run_once.is_once_differentiable = True  # pyright: ignore[reportAttributeAccessIssue]  read where JAX runs it
     return run_once

@@ -32,6 +32,7 @@ from oplib.autograd.user_functions.tensor_list import (
     supports_tensorlist,
     unflatten,
 )
+from oplib.autograd.user_functions.trees import list_values
 from oplib.errors import MissingRuleError, ReadValueError
 from oplib.modes import modes
 from oplib.tensor import Tensor, box, needs_grad
@@ -291,7 +292,7 @@ def _list_results(op: OpOverload, result: Any) -> list[Any]:
         return []
     if op._schema.has_result_tree:
         return find_tensors([result])
-    parts = [part if isinstance(part, list) else [part] for part in _list_values(result)]
+    parts = [part if isinstance(part, list) else [part] for part in list_values(result)]
     return [member for part in parts for member in part]
 
 
@@ -308,10 +309,6 @@ def _refuse_tangents(op: str, ctx: Any, values: Sequence[Any], new: Sequence[tup
                 "carries a tangent in forward mode, and requires grad. Keep arguments and results, and "
                 "compute the value in the backward formula, or write kernel and rules for jax.Array."
             )
-
-
-def _list_values(result: Any) -> tuple[Any, ...]:
-    return result if isinstance(result, tuple) else (result,)
 
 
 def _drop_constants(backward: Rule) -> Rule:
@@ -385,7 +382,7 @@ def _pad(schema: Any, result: Any) -> Any:
     Where the code gets a tuple of tensors, the gradients become one.
     """
     are_tuples = [argument.is_tensor_tuple for argument in schema.arguments]
-    values = [result] if are_tuples == [True] and is_sole_tuple(result) else _list_values(result)
+    values = [result] if are_tuples == [True] and is_sole_tuple(result) else list_values(result)
     if any(are_tuples):
         pairs = itertools.zip_longest(values, are_tuples[: len(values)])
         values = result = tuple(
@@ -410,7 +407,7 @@ def _check_shapes(op: str, grads: Any, targets: Sequence[Any]) -> None:
     Raises:
         AutogradError: it has.
     """
-    for index, (value, target) in enumerate(zip(_list_values(grads), targets, strict=False)):
+    for index, (value, target) in enumerate(zip(list_values(grads), targets, strict=False)):
         are_lists = isinstance(value, (list, tuple)) and isinstance(target, list)
         pairs: Any = zip(value, target, strict=False) if are_lists else [(value, target)]
         for grad, due in pairs:

@@ -21,7 +21,7 @@ from jax.core import ShapedArray
 
 from oplib.config import config
 
-from .array_types import match_type, sum_gradient
+from .array_types import match_type, sum_gradient, zeros_of
 from .compilation import is_uncompiled, name_traced
 from .concreteness import VALUE_ERRORS
 from .liveness import drop_dead, find_dependent, find_forwarded, find_live_inputs
@@ -470,7 +470,7 @@ def _fill_dead(
 
 def _make_zeros(shape: Any) -> Any:
     """Returns zeros of a shape. A weakly typed scalar stays weakly typed, because promotion depends on it."""
-    zeros = jnp.zeros(shape.shape, shape.dtype)
+    zeros = zeros_of(shape)
     return jnp.asarray(np.zeros((), shape.dtype).item()) if shape.weak_type and not shape.shape else zeros
 
 

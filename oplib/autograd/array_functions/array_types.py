@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from oplib.tensor.devices.layout import find_space, move_to_space
+
+
+def zeros_of(spec: Any) -> Any:
+    """Returns zeros of the shape and dtype of a type or array, and of nothing else that it has."""
+    return jnp.zeros(spec.shape, spec.dtype)
 
 
 def match_type(value: Any, due: Any) -> Any:

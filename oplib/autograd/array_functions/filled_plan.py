@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 
 from .array_function import ArrayFunction, Arrays, BackwardPlan, Mask, spread_gradients
+from .array_types import zeros_of
 from .compilation import bind_jaxpr
 
 
@@ -50,7 +50,7 @@ def fill_absent(
 
     def filled(*arrays: Any) -> Arrays:
         rest = iter(arrays[count:])
-        grads = [next(rest) if has else jnp.zeros(spec.shape, spec.dtype) for has, spec in slots]
+        grads = [next(rest) if has else zeros_of(spec) for has, spec in slots]
         return function(*arrays[:count], *grads)
 
     return filled

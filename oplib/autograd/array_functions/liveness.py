@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import subjaxprs
 
+from .array_types import zeros_of
 from .compilation import bind_jaxpr, is_jit_disabled
 
 Arrays = tuple[Any, ...]
@@ -96,7 +97,7 @@ def fill_unused(
     def filled(*arrays: Any) -> Any:
         rest = iter(arrays)
         pairs = zip(used, avals, strict=True)
-        return function(*[next(rest) if use else jnp.zeros(aval.shape, aval.dtype) for use, aval in pairs])
+        return function(*[next(rest) if use else zeros_of(aval) for use, aval in pairs])
 
     return filled
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
 from .array_function import (
@@ -24,7 +23,7 @@ from .array_function import (
     register_plan,
     spread_gradients,
 )
-from .array_types import match_type, sum_gradient
+from .array_types import match_type, sum_gradient, zeros_of
 from .masks import pick_true
 
 
@@ -98,7 +97,7 @@ class _PullPlan(BackwardPlan):
         filled: list[Any] = []
         for has, kind, is_differentiable in zip(present, self._types, self.differentiable, strict=True):
             if is_differentiable:
-                value = conjugate(next(rest)) if has else jnp.zeros(kind.shape, kind.dtype)
+                value = conjugate(next(rest)) if has else zeros_of(kind)
                 filled.append(match_type(sum_gradient(value, kind), kind))
         return tuple(map(conjugate, pull(filled)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from oplib.autograd.user_functions.trees import list_values
 from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.tensor import Tensor, upcalls
 
@@ -40,7 +41,7 @@ def take_tuple(value: Any, name: str, caller: str) -> tuple[bool, Tensors]:
         GradientTypeError: the value has another type.
     """
     is_tuple = isinstance(value, tuple)
-    members: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
+    members = list_values(value)
     for index, member in enumerate(members):
         if not isinstance(member, Tensor):
             what = f"the value at index {index}" if is_tuple else f"the given {name}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from oplib.autograd.user_functions.trees import list_values
 from oplib.errors import StrategyError
 from oplib.tensor import upcalls
 from oplib.tracebacks import entry_point
@@ -83,9 +84,7 @@ def _make_gradient(func: Function, *, is_tuple: bool, forward: bool, strict: boo
             at = tuple(tensor.requires_grad_() for tensor in at)
         gradients = jacobian(scalar, at if is_tuple else at[0], create_graph=True)
         if strict:
-            require_recorded(
-                gradients if isinstance(gradients, tuple) else (gradients,), "jacobian", "hessian"
-            )
+            require_recorded(list_values(gradients), "jacobian", "hessian")
         return gradients
 
     return gradient

@@ -22,7 +22,7 @@ from .context import check_saved
 from .function_node import BackwardCFunction, cast_gradients
 from .jvp import call_jvp
 from .recording import box_arrays, finish_call
-from .trees import flatten_values, is_operand, pack_result, unflatten_values
+from .trees import flatten_values, is_operand, list_values, pack_result, unflatten_values
 from .vmap import call_own_rule, uses_own_rule
 
 _new: Any = object.__new__
@@ -167,7 +167,7 @@ class ArrayCall:
         kept = {name: vars(ctx)[name] for name in ("to_save", "saved_for_forward") if name in vars(ctx)}
         constant, dirty = set(map(id, ctx.non_differentiable)), set(map(id, ctx.dirty_tensors))
         finish_call(ctx, result, boxes)
-        self._result = shape = Mold(result if isinstance(result, tuple) else (result,))
+        self._result = shape = Mold(list_values(result))
         outputs, self._kind = shape.take_operands(), type(result)
         vars(ctx).update(kept, _result=shape)
         places = {id(box): index for index, box in enumerate(boxes) if id(box) in dirty}

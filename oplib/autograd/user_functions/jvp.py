@@ -14,6 +14,7 @@ from oplib.hooks import require_parameters
 from oplib.tensor import Tensor, box
 
 from .function_node import BackwardCFunction
+from .trees import list_values
 
 Operands = tuple[Sequence[Tensor], Sequence[Tensor | None]]
 """The Tensors among the arguments of a call, and the tangent of each, or None."""
@@ -73,7 +74,7 @@ def call_jvp(
         raise
     finally:
         del ctx._saved_for_jvp
-    listed = results if isinstance(results, tuple) else (results,)
+    listed = list_values(results)
     if len(listed) != ctx._output_count:
         raise AutogradError(
             f"{ctx.name()}: its jvp returned an invalid number of forward gradients. Got {len(listed)}, "

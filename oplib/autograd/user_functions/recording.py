@@ -22,7 +22,7 @@ from .context import FunctionCtx, check_saved
 from .function_node import BackwardCFunction
 from .jvp import push_tangents_through
 from .outputs import attach_outputs
-from .trees import NO_SPECS, PLAIN, flatten_values, pack_result
+from .trees import NO_SPECS, PLAIN, flatten_values, list_values, pack_result
 
 _RESERVED = frozenset(
     name
@@ -42,15 +42,15 @@ def box_arrays(result: Any) -> Any:
     """Returns the result of a forward with a Tensor for each array of JAX or numpy."""
     if isinstance(result, Tensor):
         return result
-    leaves, specs = flatten_values(result if isinstance(result, tuple) else (result,))
+    listed = list_values(result)
+    leaves, specs = flatten_values(listed)
     if not any(is_array_class[type(leaf)] or isinstance(leaf, np.ndarray) for leaf in leaves):
         return result
     boxed = [
         ARRAYS.box(jnp.asarray(leaf)) if is_array_class[type(leaf)] or isinstance(leaf, np.ndarray) else leaf
         for leaf in leaves
     ]
-    count = len(result) if isinstance(result, tuple) else 1
-    return pack_result(boxed, count, specs, type(result))
+    return pack_result(boxed, len(listed), specs, type(result))
 
 
 def finish_call(

@@ -16,6 +16,8 @@ from oplib.pytree import TreeSpec, leaf_unless_list_of, tree_flatten, tree_unfla
 from oplib.pytree.paths import find_different_path
 from oplib.tensor import Tensor
 
+from .trees import list_values
+
 __all__ = [
     "Metadata",
     "flatten",
@@ -128,7 +130,7 @@ def _make_backward(backward: Callable[..., Any]) -> Callable[..., Any]:
             result = backward(ctx, *unflatten(grads, metadata.output_spec))
         finally:
             ctx.needs_input_grad = flags
-        gradients = result if isinstance(result, tuple) else (result,)
+        gradients = list_values(result)
         flat, spec = flatten(gradients, not_list_of_optional_tensor)
         if spec != metadata.input_spec:
             raise AutogradError(

@@ -24,6 +24,11 @@ def is_operand(value: Any) -> bool:
     return isinstance(value, Tensor) or is_array_class[type(value)]
 
 
+def list_values(result: Any) -> tuple[Any, ...]:
+    """Returns the values of a result, which is one value or a tuple."""
+    return result if isinstance(result, tuple) else (result,)
+
+
 def flatten_values(values: Iterable[Any]) -> tuple[list[Any], Specs]:
     """Flattens the values that hold Tensors or arrays. Any other container is a leaf."""
     leaves: list[Any] = []

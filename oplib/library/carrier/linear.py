@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.extend.core import unmapped_aval
 
 from oplib.autograd.array_functions.array_function import Mask, conjugate, has_gradient
-from oplib.autograd.array_functions.array_types import match_type
+from oplib.autograd.array_functions.array_types import match_type, zeros_of
 from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.autograd.array_functions.masks import find_true, pick_true, spread
 from oplib.errors import AutogradError, MissingRuleError
@@ -80,7 +80,7 @@ class Linear:
         """Returns the closed jaxpr of the derivative, on residuals and tangents of these types."""
 
         def run(*arrays: Any) -> list[Any]:
-            zeros = [jnp.zeros(aval.shape, aval.dtype) for aval in self.avals]
+            zeros = list(map(zeros_of, self.avals))
             count = self.residual_count
             return list(self.push(arrays[:count], arrays[count:], zeros))
 
@@ -221,7 +221,7 @@ class Linear:
                 "gives None for it. It is a number that is an operand, so a gradient may flow into it. "
                 "Return its gradient, or an array of zeros if it has none."
             )
-        zeros, plan = jnp.zeros(shape.shape, shape.dtype), self.plan
+        zeros, plan = zeros_of(shape), self.plan
         if plan is None or plan.types is None:
             return zeros
         due = plan.types.inputs[index].to_ct_aval()

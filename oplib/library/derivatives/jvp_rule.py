@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.array_functions.array_function import has_gradient
+from oplib.autograd.array_functions.array_types import zeros_of
 from oplib.autograd.array_functions.masks import map_given
 from oplib.errors import AutogradError, describe
 from oplib.library.arguments.layout import Layout, rebuild_tangent
@@ -140,7 +141,7 @@ def _flatten_tangents(
 
 def _fit(record: Record, tangent: Any, aval: Any) -> Any:
     if tangent is None or getattr(tangent, "dtype", None) == jax.dtypes.float0:
-        return jnp.zeros(aval.shape, aval.dtype)
+        return zeros_of(aval)
     array = jnp.asarray(tangent)
     if array.shape != aval.shape:
         raise AutogradError(

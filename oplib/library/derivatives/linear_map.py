@@ -14,12 +14,11 @@ from functools import partial
 from typing import Any, Protocol
 
 import jax
-import jax.numpy as jnp
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from oplib.autograd.array_functions.array_function import Mask, bind_fixed, conjugate
-from oplib.autograd.array_functions.array_types import match_type, sum_gradient
+from oplib.autograd.array_functions.array_types import match_type, sum_gradient, zeros_of
 from oplib.autograd.array_functions.compilation import bind_jaxpr
 from oplib.autograd.array_functions.liveness import fill_unused, find_live_inputs
 from oplib.autograd.array_functions.masks import find_true, pick_given, pick_true, spread
@@ -72,7 +71,7 @@ class Transposed:
 
     def _apply_one(self, constants: Sequence[Any], moving: Sequence[Any]) -> Sequence[Any]:
         plan = self.plan
-        values: list[Any] = [jnp.zeros(shape.shape, shape.dtype) for shape in plan.inputs]
+        values: list[Any] = list(map(zeros_of, plan.inputs))
         for index, value in zip(plan.constants, constants, strict=True):
             values[index] = value
         for index, value in zip(self.given, moving, strict=True):

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask, has_gradient, shape_of
+from oplib.autograd.array_functions.array_types import zeros_of
 from oplib.autograd.array_functions.compilation import bind_jaxpr
 from oplib.autograd.array_functions.liveness import find_live_inputs
 from oplib.autograd.array_functions.masks import find_true, pick_given, pick_true
@@ -132,7 +133,7 @@ def _find_linear_inputs(plan: FormulaPlan, outputs: Sequence[Any]) -> Mask:
     sample: Any = [*plan.inputs, *shapes], cotangents
     if on_host:
         with jax.ensure_compile_time_eval():
-            grads = pull(*jax.tree_util.tree_map(lambda shape: jnp.zeros(shape.shape, shape.dtype), sample))
+            grads = pull(*jax.tree_util.tree_map(zeros_of, sample))
     else:
         grads = jax.eval_shape(pull, *sample)
     given = iter(grads)
@@ -231,7 +232,7 @@ def _bind_extras(plan: FormulaPlan, closed: Any, extra_outputs: list[int]) -> Ca
     shapes = [*plan.inputs, *pick_given(plan.outputs)]
 
     def compute_extras(*read: Any) -> tuple[Any, ...]:
-        full: list[Any] = [jnp.zeros(shape.shape, shape.dtype) for shape in shapes]
+        full: list[Any] = list(map(zeros_of, shapes))
         for index, value in zip(plan.extra_reads, read, strict=True):
             full[index] = value
         outputs = run(*full)

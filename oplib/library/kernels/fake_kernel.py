@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.array_functions.array_function import shape_of
+from oplib.autograd.array_functions.array_types import zeros_of
 from oplib.errors import ResultError, describe
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.recording import unbox
@@ -140,4 +141,4 @@ def _to_array(value: Any) -> Any:
 
 def _materialize(value: Any) -> Any:
     """Converts a shape or numpy array to an abstract array."""
-    return jnp.zeros(value.shape, value.dtype) if isinstance(value, _SHAPED) else value
+    return zeros_of(value) if isinstance(value, _SHAPED) else value

@@ -60,14 +60,14 @@ def _take(self: Any, index: Any) -> Any:
     if not self.size and index.size:
         raise DimensionError("tried to take from an empty tensor", "Give one with items.")
     check_whole(self, range(self.ndim), [index])
-    flat = lax.reshape(self, (self.size,))
+    flat = jnp.ravel(self)
     return _take_slices(flat, _from_start(index, self.size), 0)
 
 
 def _take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
     check_index(indices)
     if dim is None:
-        return _take(self, lax.reshape(indices, (indices.size,)))
+        return _take(self, jnp.ravel(indices))
     axis = find_dim(self.ndim, dim)
     fits = all(
         1 in pair or len(set(pair)) == 1
@@ -111,7 +111,7 @@ def _one_hot(self: Any, num_classes: int) -> Any:
             "is only applicable to index tensor of type LongTensor", "Convert it: tensor.int()."
         )
     classes = lax.broadcasted_iota(self.dtype, (*self.shape, num_classes), self.ndim)
-    return lax.convert_element_type(lax.expand_dims(self, (self.ndim,)) == classes, self.dtype)
+    return lax.convert_element_type(jnp.expand_dims(self, -1) == classes, self.dtype)
 
 
 ROWS = (

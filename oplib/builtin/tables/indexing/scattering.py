@@ -183,7 +183,7 @@ def _index_reduce(
     whole = self if self.ndim else lax.reshape(self, (1,))
     items = source if self.ndim or source.ndim else lax.reshape(source, (1,))
     _check_slices(self, axis, index, source, ArgumentError)
-    full = lax.broadcast_in_dim(lax.reshape(index, (index.size,)), items.shape, (axis,))
+    full = lax.broadcast_in_dim(jnp.ravel(index), items.shape, (axis,))
     reduced = _reduce_at(
         whole, list_indices(full, axis, whole.ndim), items, reduce, include_self=include_self
     )
@@ -209,8 +209,8 @@ def _put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
         raise DimensionError(
             "expected source and index to have the same number of elements", "Give one item for each place."
         )
-    flat, places = lax.reshape(self, (self.size,)), lax.reshape(index, (index.size,))
-    items = lax.reshape(source, (source.size,))
+    flat, places = jnp.ravel(self), jnp.ravel(index)
+    items = jnp.ravel(source)
     written = combine(flat, places, "add" if accumulate else "set", items, mode="drop")
     return lax.reshape(written, self.shape)
 
@@ -223,7 +223,7 @@ def _masked_scatter(self: Any, mask: Any, source: Any) -> Any:
     shape = find_common_shape(self, mask)
     holds = lax.reshape(jnp.broadcast_to(mask, shape), (math.prod(shape),))
     order = jnp.cumsum(holds, dtype=default_int_dtype()) - 1
-    items = jnp.take(lax.reshape(source, (source.size,)), order, mode="clip")
+    items = jnp.take(jnp.ravel(source), order, mode="clip")
     return lax.reshape(jnp.where(holds, items, jnp.broadcast_to(self, shape).reshape(-1)), shape)
 
 
@@ -321,7 +321,7 @@ def multiply_scattered(whole: Any, index: tuple[Any, ...], items: Any, *, includ
     flat = _find_flat(whole.shape, index)
     order = jnp.argsort(flat, stable=True)
     targets = flat[order]
-    values = lax.reshape(items, (items.size,))[order]
+    values = jnp.ravel(items)[order]
     _, products = lax.associative_scan(_combine, (targets, values))
     following = jnp.concatenate([targets[1:], jnp.full((1,), -1, targets.dtype)])
     ends = jnp.where(targets != following, targets, size)  # the others are dropped
@@ -349,4 +349,4 @@ def _find_flat(shape: tuple[int, ...], index: tuple[Any, ...]) -> Any:
         is_there = is_there & (along >= 0) & (along < length)
         count *= length
     known = jnp.where(is_there, flat, count)
-    return lax.reshape(known, (known.size,))
+    return jnp.ravel(known)

@@ -74,11 +74,7 @@ def _setitem(
     positions = lax.reshape(_find_positions(self.shape, windows), tuple(shape))
     selected = positions[_arrange(len(shape), indices, dims)] if dims else positions
     update = store(value, selected.shape, self.dtype)
-    flat = (
-        lax.reshape(self, (self.size,))
-        .at[lax.reshape(selected, (selected.size,))]
-        .set(lax.reshape(update, (update.size,)))
-    )
+    flat = jnp.ravel(self).at[jnp.ravel(selected)].set(jnp.ravel(update))
     return lax.reshape(flat, self.shape)
 
 

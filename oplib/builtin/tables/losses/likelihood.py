@@ -49,7 +49,7 @@ def _gaussian_nll(
 ) -> Any:
     if var.shape != input.shape:
         if var.shape == input.shape[:-1]:
-            var = lax.expand_dims(var, (var.ndim,))
+            var = jnp.expand_dims(var, -1)
         elif (
             var.ndim != input.ndim
             or sum(mine for mine, other in zip(var.shape, input.shape, strict=True) if mine != other) != 1

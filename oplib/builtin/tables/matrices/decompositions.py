@@ -59,7 +59,7 @@ def solve(self: Any, other: Any, *, left: bool = True) -> Any:
     check_matrix(self)
     check_dtypes(self, other)
     is_vector = _is_vector(self, other)
-    right = lax.expand_dims(other, (other.ndim,)) if is_vector else other
+    right = jnp.expand_dims(other, -1) if is_vector else other
     if (is_vector and not left) or right.shape[-2 if left else -1] != self.shape[-1]:
         raise ArgumentError(
             f"the right side has another number of {'rows' if left else 'columns'}, or is a vector on "

@@ -99,14 +99,14 @@ def _lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool 
 def _solve_factored(factors: Any, indices: Any, right: Any, *, adjoint: bool) -> Any:
     solve = lax.linalg.triangular_solve
     if not adjoint:
-        moved = jnp.take_along_axis(right, lax.expand_dims(indices, (indices.ndim,)), -2)
+        moved = jnp.take_along_axis(right, jnp.expand_dims(indices, -1), -2)
         half = solve(factors, moved, left_side=True, lower=True, unit_diagonal=True)
         return solve(factors, half, left_side=True, lower=False)
     turned = {"left_side": True, "transpose_a": True, "conjugate_a": True}
     half = solve(factors, right, lower=False, **turned)
     solution = solve(factors, half, lower=True, unit_diagonal=True, **turned)
     back = jnp.argsort(indices, axis=-1)
-    return jnp.take_along_axis(solution, lax.expand_dims(back, (back.ndim,)), -2)
+    return jnp.take_along_axis(solution, jnp.expand_dims(back, -1), -2)
 
 
 # With information about success -----------------------------------------------------------------------------

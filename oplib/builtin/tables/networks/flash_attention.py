@@ -89,7 +89,7 @@ def _differentiate(
 ) -> tuple[Any, Any, Any]:
     """``delta``: per row, the product of result and gradient, minus the gradient of ``total``."""
     q, g, *columns = (_flatten(array, key) for array in (query, grad, total, delta))
-    total, delta = (lax.expand_dims(column, (column.ndim,)) for column in columns)
+    total, delta = (jnp.expand_dims(column, -1) for column in columns)
     weights = lax.exp(_score(query, key, is_causal, scale, first) - total)
     wide = weights.dtype
     slopes = jnp.matmul(g, value.mT, preferred_element_type=wide)

@@ -226,7 +226,7 @@ def find_along(find: Any, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]
 def _find_index(find: Any, self: Any, dim: int | None, keepdim: bool) -> Any:
     if dim is None:
         _refuse_no_items(self, DimensionError)
-        index = find(lax.reshape(self, (self.size,)), 0, default_int_dtype())
+        index = find(jnp.ravel(self), 0, default_int_dtype())
         return lax.reshape(index, (1,) * self.ndim) if keepdim else index
     axis = find_dim(self.ndim, dim)
     if not self.ndim:

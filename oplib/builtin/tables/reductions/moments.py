@@ -146,7 +146,7 @@ def compute_distances_by_rows(x: Any, y: Any, order: float) -> Any:
     # of a row again, instead of storing those of all.
     @jax.checkpoint
     def add(row: Any, columns: Any) -> Any:
-        return _add_powers(lax.expand_dims(row, (row.ndim,)) - columns, order, (-2,), keepdim=False)
+        return _add_powers(jnp.expand_dims(row, -1) - columns, order, (-2,), keepdim=False)
 
     totals = lax.map(partial(add, columns=y.mT), jnp.moveaxis(x, -2, 0))
     return _find_root(jnp.moveaxis(totals, 0, -2), order)

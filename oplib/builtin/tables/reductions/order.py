@@ -178,7 +178,7 @@ def _rank_median(array: Any, axis: int, *, skips_nan: bool) -> Any:
 def _median(rank: Any, self: Any, *, bisects: bool = False) -> Any:
     if not self.size:
         return jnp.full((), jnp.nan, self.dtype)
-    flat = lax.reshape(self, (self.size,))
+    flat = jnp.ravel(self)
     return flat[find_ranked(flat, 0, rank(flat, 0), bisects=bisects)]
 
 

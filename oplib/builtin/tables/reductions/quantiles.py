@@ -36,7 +36,7 @@ def _quantile(
     is_cpu: bool = False,
 ) -> Any:
     axis = 0 if dim is None or not self.ndim else dim % self.ndim
-    flat = lax.reshape(self, (self.size,)) if dim is None or not self.ndim else self
+    flat = jnp.ravel(self) if dim is None or not self.ndim else self
     items = jnp.moveaxis(flat, axis, 0)
     is_item = ~jnp.isnan(items)
     count = jnp.sum(is_item | (not skips_nan), 0, dtype=jnp.int32, keepdims=True)

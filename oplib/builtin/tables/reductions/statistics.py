@@ -73,7 +73,7 @@ def _corrcoef(self: Any) -> Any:
 def _histc(self: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
     if bins < 1 or max < min:
         raise ArgumentError("bins must be > 0, and max must be larger than min", "Give a range.")
-    flat = lax.reshape(self, (self.size,))
+    flat = jnp.ravel(self)
     if not self.size:
         return jnp.zeros(bins, self.dtype)
 

@@ -42,7 +42,7 @@ def _repeat_interleave(self: Any, repeats: int, dim: int | None) -> Any:
     if repeats < 0:
         raise ArgumentError("repeats can not be negative", "Give 0 or more.")
     if dim is None:
-        return jnp.repeat(lax.reshape(self, (self.size,)), repeats)
+        return jnp.repeat(jnp.ravel(self), repeats)
     return jnp.repeat(self, repeats, axis=find_dim(self.ndim, dim))
 
 
@@ -63,7 +63,7 @@ def _roll(self: Any, shifts: Sequence[int], dims: Sequence[int]) -> Any:
     if not dims:
         if len(shifts) != 1:
             raise ArgumentError("without dims there is one shift", "Name the dims.")
-        return lax.reshape(jnp.roll(lax.reshape(self, (self.size,)), shifts[0]), self.shape)
+        return lax.reshape(jnp.roll(jnp.ravel(self), shifts[0]), self.shape)
     if len(shifts) != len(dims):
         raise ArgumentError("shifts and dimensions must align", "Give as many shifts as dims.")
     if not self.ndim:

@@ -78,7 +78,7 @@ def _as_strided_scatter(
             f"the last item lies outside of the tensor, at position {indices.max()}", "Give smaller strides."
         )
     items = _check_shape(self, src, size)
-    flat = lax.reshape(self, (self.size,)).at[indices].set(items)
+    flat = jnp.ravel(self).at[indices].set(items)
     return lax.reshape(flat, self.shape)
 
 
