@@ -14,6 +14,7 @@ import functools
 import itertools
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
@@ -64,9 +65,9 @@ _is_of_packages = FilesIn(
 )
 
 
-def find_user_level() -> int:
-    """Returns which frame above the caller is the user's, as ``warnings.warn`` of the caller counts them."""
-    return find_frame_outside(is_inside)[1]
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Gives a warning at the line of the user that has entered oplib."""
+    warnings.warn(message, category, stacklevel=find_frame_outside(is_inside)[1] + 1)
 
 
 def find_frame_outside(files: FilesIn) -> tuple[FrameType, int]:

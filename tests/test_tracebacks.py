@@ -346,7 +346,7 @@ def test_an_error_that_was_handled_keeps_no_tensor_alive(collector_off):
 
 
 def test_no_warning_counts_the_frames_to_the_users_line():
-    """A decorator such as ``entry_point`` adds a frame; ``find_user_level`` finds the line."""
+    """A decorator such as ``entry_point`` adds a frame; ``warn_user`` finds the line."""
     texts = {path: path.read_text() for path in (ROOT / "oplib").rglob("*.py")}
-    assert any("stacklevel=find_user_level()" in text for text in texts.values())
+    assert any("stacklevel=find_frame_outside(" in text for text in texts.values())
     assert [path for path, text in texts.items() if re.search(r"stacklevel=\d", text)] == []

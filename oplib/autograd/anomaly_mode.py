@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-import warnings
 from typing import TYPE_CHECKING
 
 import jax
@@ -14,7 +13,7 @@ from oplib.errors import AutogradError, OplibError, describe
 from oplib.modes import ModeState, enter_block, leave_block, modes
 from oplib.tensor import Tensor
 from oplib.torch_names import make_dir as _make_dir
-from oplib.tracebacks import find_user_level
+from oplib.tracebacks import warn_user
 
 from .array_functions.compilation import advise_first_nan
 from .nodes.locations import find_frame, locate_line, note_location, show_location
@@ -93,10 +92,9 @@ class detect_anomaly(_AnomalyBlock):  # noqa: N801
 
     def __init__(self, check_nan: bool = True) -> None:
         super().__init__(True, check_nan)
-        warnings.warn(
+        warn_user(
             "Anomaly Detection has been enabled. This mode will increase the runtime and should only be "
-            "enabled for debugging.",
-            stacklevel=find_user_level(),
+            "enabled for debugging."
         )
 
 
@@ -188,6 +186,6 @@ def _tell_forward(error: Exception, node: TapeNode) -> None:
         parent = parent.metadata.get("parent_")
     error.add_note(text)
     try:
-        warnings.warn(text, UserWarning, stacklevel=find_user_level())
+        warn_user(text, UserWarning)
     except UserWarning:  # warnings are errors here; the error being raised says the same
         return

@@ -9,13 +9,12 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-import warnings
 from collections.abc import Callable, Generator
 from typing import Any, ClassVar, TypeVar, cast
 
 from oplib.errors import ArgumentTypeError, describe
 from oplib.modes import ModeState, enter_block, leave_block, modes
-from oplib.tracebacks import find_user_level
+from oplib.tracebacks import warn_user
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -103,11 +102,10 @@ def _choose_wrapper(mode: Mode, function: Any) -> Callable[[Mode, Any], Callable
             "statement around code, or decorate a function."
         )
     if inspect.isclass(function):
-        warnings.warn(
+        warn_user(
             f"{type(mode).__name__}: decorating a class is deprecated, and makes a function of it. Decorate "
             f"{function.__name__}.__init__ instead.",
             FutureWarning,
-            stacklevel=find_user_level(),
         )
         return _wrap_function
     if inspect.isgeneratorfunction(function):

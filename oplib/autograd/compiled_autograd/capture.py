@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +11,7 @@ import jax
 
 from oplib.autograd.array_functions.array_function import shape_of
 from oplib.errors import AutogradError
-from oplib.tracebacks import find_user_level
+from oplib.tracebacks import warn_user
 
 from .compilers import check_compiler
 from .state import Compiler, counters, runtime_wrapper
@@ -32,11 +31,7 @@ class FakeBackwardCFunction:
 
     def __getattr__(self, name: str) -> Any:
         if name == "saved_variables":
-            warnings.warn(
-                "ctx.saved_variables is deprecated. Read ctx.saved_tensors.",
-                DeprecationWarning,
-                stacklevel=find_user_level(),
-            )
+            warn_user("ctx.saved_variables is deprecated. Read ctx.saved_tensors.", DeprecationWarning)
             return self.saved_tensors
         return getattr(self.real, name)
 

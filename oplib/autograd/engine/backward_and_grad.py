@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
@@ -15,7 +14,7 @@ from oplib.errors import AutogradError, GradientTypeError, GradientValueError, d
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.storage.cut import cuts_results
-from oplib.tracebacks import entry_point, find_user_level
+from oplib.tracebacks import entry_point, warn_user
 
 from .batched import run_batched
 from .engine import run_graph
@@ -168,11 +167,7 @@ def grad(  # noqa: PLR0917  torch's order of arguments
             gradients = grad(roots, wanted, **options)
     else:
         if not only_inputs:
-            warnings.warn(
-                "grad: only_inputs is deprecated and ignored; it is always true.",
-                FutureWarning,
-                stacklevel=find_user_level(),
-            )
+            warn_user("grad: only_inputs is deprecated and ignored; it is always true.", FutureWarning)
         keep_graph = create_graph if retain_graph is None else retain_graph
         grads = tensor_or_tensors_to_tuple(grad_outputs, len(roots))
         find = _find_batched if is_grads_batched else run_graph
@@ -240,11 +235,7 @@ def _no_inputs(caller: str, purpose: str) -> AutogradError:
 
 
 def _take_deprecated(grad_tensors: Grads, grad_variables: Grads) -> Grads:
-    warnings.warn(
-        "`grad_variables` is deprecated. Use `grad_tensors` instead.",
-        FutureWarning,
-        stacklevel=find_user_level(),
-    )
+    warn_user("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning)
     if grad_tensors is not None:
         raise AutogradError(
             "backward: `grad_tensors` and `grad_variables` (deprecated) were both given. They are two "
@@ -258,12 +249,11 @@ def _warn_of_cycle() -> None:
     global _has_warned_of_cycle  # noqa: PLW0603
     if not _has_warned_of_cycle:
         _has_warned_of_cycle = True
-        warnings.warn(
+        warn_user(
             "backward: create_graph=True makes a reference cycle of each leaf and its grad. Their memory "
             "is freed only when Python collects garbage. Use oplib.autograd.grad, or set grad to None "
             "after use.",
             UserWarning,
-            stacklevel=find_user_level(),
         )
 
 

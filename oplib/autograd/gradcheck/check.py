@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import jax
 
 from oplib.errors import CheckOptionError, GradcheckError
 from oplib.tensor import Tensor
-from oplib.tracebacks import entry_point, find_user_level
+from oplib.tracebacks import entry_point, warn_user
 
 from .backward import check_undefined_gradients, check_zero_gradients
 from .batching import check_batched_gradients
@@ -118,12 +117,11 @@ def passes_checks(
         with jax.enable_x64(True):
             problem = Problem(func, as_tuple(inputs))
             if names := problem.surrogates:
-                warnings.warn(
+                warn_user(
                     f"gradcheck: the gradients are not compared with finite differences. {', '.join(names)} "
                     "has a surrogate gradient, by register_autograd(..., surrogate=True). Everything else is "
                     "checked.",
                     UserWarning,
-                    stacklevel=find_user_level(),
                 )
             run_checks(problem, options, fast_mode=fast_mode)
     except GradcheckError:

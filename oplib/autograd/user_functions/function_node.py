@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -21,7 +20,7 @@ from oplib.errors import AutogradError, MissingAttributeError, SavedTensorError
 from oplib.hooks import require_parameters
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box, upcalls
-from oplib.tracebacks import find_user_level
+from oplib.tracebacks import warn_user
 
 from .context import FunctionCtx, find_unpacking
 from .traceable import describe_backward, trace_backward
@@ -96,11 +95,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         Raises:
             SavedTensorError: a value is freed, or has been written in place.
         """
-        warnings.warn(
-            f"{self.name()}: 'saved_variables' is deprecated; use 'saved_tensors'",
-            DeprecationWarning,
-            stacklevel=find_user_level(),
-        )
+        warn_user(f"{self.name()}: 'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning)
         return self.saved_tensors
 
     @property
@@ -169,12 +164,11 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         if getattr(backward, "is_once_differentiable", False):
             return
         type(self)._has_warned = True
-        warnings.warn(
+        warn_user(
             f"{self.name()}: it kept a value that forward computed, and its backward is recorded. The value "
             f"is a constant of the second derivative of {self._forward_cls.__name__}. Return it as a result, "
             "or compute it in backward, or make an op of it, whose setup_context computes the value. If it "
-            "is meant as a constant, keep value.detach().",
-            stacklevel=find_user_level(),
+            "is meant as a constant, keep value.detach()."
         )
 
     def _flat_results(self, results: Any) -> Sequence[Tensor | None]:

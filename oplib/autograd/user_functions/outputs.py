@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -17,7 +16,7 @@ from oplib.errors import AutogradError, describe
 from oplib.tensor import Tensor
 from oplib.tensor.views import Creation, Reshape, note_view
 from oplib.tensor.views.view_storage import refuse_shared_items
-from oplib.tracebacks import find_user_level
+from oplib.tracebacks import warn_user
 
 from .function_node import BackwardCFunction
 
@@ -88,7 +87,7 @@ def _dirty(
                     f"{told} Got {describe(tensor._storage.array)}, a view made in forward. Mark and return "
                     "the input itself if it was written, or return the view without mark_dirty()."
                 )
-            warnings.warn(told, stacklevel=find_user_level())
+            warn_user(told)
         if recording and all(tensor is not marked for marked in ctx.non_differentiable):
             refuse_leaf(tensor, ctx.name())
         if id(tensor) not in returned:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, ClassVar
 
 from oplib.autograd.nodes.accumulate import gradient_edge
@@ -12,7 +11,7 @@ from oplib.errors import AutogradError, GradientTypeError, MissingRuleError
 from oplib.hooks import refuse_later, require_parameters
 from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
-from oplib.tracebacks import find_user_level, refine_error
+from oplib.tracebacks import refine_error, warn_user
 
 from .function_call import Binding, are_traced
 from .function_node import BackwardCFunction
@@ -91,11 +90,10 @@ class Function(metaclass=FunctionMeta):
     _context_base: ClassVar[type[BackwardCFunction]] = BackwardCFunction
 
     def __init__(self, *args: object, **kwargs: object) -> None:  # noqa: ARG002  as in torch
-        warnings.warn(
+        warn_user(
             f"{type(self).__name__}: a Function should not be instantiated. Its methods are static and its "
             f"state is ctx. Call {type(self).__name__}.apply(...).",
             DeprecationWarning,
-            stacklevel=find_user_level(),
         )
 
     def __call__(self, *args: object, **kwargs: object) -> Any:  # noqa: ARG002  any call is an error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import jax
@@ -13,7 +12,7 @@ from oplib.builtin.values import is_traced
 from oplib.errors import ArgumentError, describe
 from oplib.library.arguments.recording import unbox
 from oplib.tensor import Tensor
-from oplib.tracebacks import find_user_level
+from oplib.tracebacks import warn_user
 
 _PLAIN = frozenset({int, slice, type(None), type(...)})
 _LONGEST = 32  # a list of this length contains positions, whatever its items are
@@ -29,11 +28,10 @@ def list_subscripts(index: Any) -> list[Any]:
     if isinstance(index, tuple):
         items: list[Any] = list(index)
     elif isinstance(index, list) and _stands_for_tuple(index):
-        warnings.warn(
+        warn_user(
             "index: a list in a tuple's place is deprecated. It is read as one subscript for each dim. "
             "Write x[tuple(seq)], or x[oplib.tensor(seq)] if it contains positions.",
             UserWarning,
-            stacklevel=find_user_level(),
         )
         items = list(index)
     else:
@@ -75,9 +73,7 @@ def _is_bytes(item: Any) -> bool:
 def _to_bools(item: Any) -> Any:
     if not item.ndim:
         return item != 0 if is_traced(item) else bool(item)
-    warnings.warn(
-        "index: indexing with dtype uint8 is now deprecated, please use a dtype bool instead.",
-        UserWarning,
-        stacklevel=find_user_level(),
+    warn_user(
+        "index: indexing with dtype uint8 is now deprecated, please use a dtype bool instead.", UserWarning
     )
     return unbox(item) != 0

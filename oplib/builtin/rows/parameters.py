@@ -7,7 +7,6 @@ So does every function here that has one of these.
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from oplib.builtin.rows.row import Function, name_publicly
 from oplib.errors import ArgumentTypeError, describe
-from oplib.tracebacks import find_user_level
+from oplib.tracebacks import warn_user
 
 _NAMES = {"axis": "dim", "keepdims": "keepdim", "dtype": "dtype", "ddof": "correction"}
 _REDUCTIONS = frozenset(("all", "any", "max", "mean", "min", "prod", "std", "sum", "var"))
@@ -94,10 +93,9 @@ def sort_numbers(op: str, args: Sequence[Any], named: Mapping[str, Any]) -> tupl
             f"{op}() takes {count} positional arguments, and its numbers by keyword. Got "
             f"{', '.join(map(describe, args))}. Write {op}(..., {keywords[-1]}=...)."
         )
-    warnings.warn(
+    warn_user(
         f"{op}: this overload is deprecated. Write {op}(..., "
-        f"{', '.join(f'{key}={number!r}' for key, number in zip(keywords, numbers, strict=False))}).",
-        stacklevel=find_user_level(),
+        f"{', '.join(f'{key}={number!r}' for key, number in zip(keywords, numbers, strict=False))})."
     )
     return tensors, dict(zip(keywords, numbers, strict=False))
 
@@ -190,10 +188,9 @@ class _Respelling:
             values[own] = value
         missing = [f"'{name}'" for name, value in values.items() if value is ABSENT]
         if missing == ["'dim'"] and self._name in _CHOOSE_DIM:
-            warnings.warn(
+            warn_user(
                 f"Implicit dimension choice for {self._name} has been deprecated. Change the call to include "
-                "dim=X as an argument.",
-                stacklevel=find_user_level(),
+                "dim=X as an argument."
             )
             values["dim"] = 0 if values["input"].ndim in (0, 1, 3) else 1
         elif missing:

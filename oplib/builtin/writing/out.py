@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from oplib.tensor.storage.cut import fit_written
 from oplib.tensor.storage.escape import refuse_escape
 from oplib.tensor.views import ViewStorage
 from oplib.tensor.views.view_storage import refuse_shared_memory, refuse_writes
-from oplib.tracebacks import find_user_level
+from oplib.tracebacks import warn_user
 
 from .resizing import refuse_shared
 
@@ -96,9 +95,8 @@ def _resize(name: str, out: Tensor, array: Any) -> None:
         )
     refuse_shared(out, name, array.shape, held=None if isinstance(array, Tracer) else 0)
     if spec.size:
-        warnings.warn(
+        warn_user(
             f"{name}: An output with one or more elements was resized since it had shape {list(spec.shape)}, "
             f"which does not match the required output shape {list(array.shape)}. Give out= a tensor of that "
-            "shape, or one without items.",
-            stacklevel=find_user_level(),
+            "shape, or one without items."
         )

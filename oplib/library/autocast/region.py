@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from oplib.autograd.mode_decorator import Mode
 from oplib.modes import enter_block, leave_block, modes
 from oplib.tensor.dtypes.rules import find_dtype
-from oplib.tracebacks import find_user_level
+from oplib.tracebacks import warn_user
 
 from .settings import DEFAULTS, LOW, AutocastScope, find_device_type, read_settings
 
@@ -60,10 +59,9 @@ class autocast(Mode):  # noqa: N801  torch's name
         del cache_enabled
         self.enabled = bool(enabled)
         if self.enabled and self.fast_dtype not in LOW:
-            warnings.warn(
+            warn_user(
                 f"autocast: {self.device} has no autocast with {self.fast_dtype}, so it is off. Choose "
-                "bfloat16 or float16.",
-                stacklevel=find_user_level(),
+                "bfloat16 or float16."
             )
             self.enabled = False
 

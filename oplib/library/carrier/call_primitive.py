@@ -9,7 +9,6 @@ the checked code as ``subfuns``, and with the state of the checks as further ope
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -24,7 +23,7 @@ from oplib.library.axes.bodies import OPAQUE, calls_any
 from oplib.library.axes.levels import Levels
 from oplib.library.axes.partition import Part
 from oplib.library.kernels.kernel_choice import require_kernels
-from oplib.tracebacks import find_user_level
+from oplib.tracebacks import warn_user
 
 from .attachment import Attached, attach
 from .bound_call import BoundCall
@@ -169,11 +168,10 @@ def _warn_of_gathering(call: BoundCall, jaxpr: Any) -> None:
         if has_rule
         else "Say with register_sharding which axes may be cut."
     )
-    warnings.warn(
+    warn_user(
         f"{record.name}: its arrays will be gathered on each device. The program is for several devices, and "
         f"XLA cannot look into the kernel to cut it. {cure}",
         CompilationWarning,
-        stacklevel=find_user_level(),
     )
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-import warnings
 
 from oplib.errors import CompilationWarning
 from oplib.library.arguments.layout import Fixed, Layout
-from oplib.tracebacks import find_user_level
+from oplib.tracebacks import warn_user
 
 LIMIT = 8
 
@@ -47,9 +46,8 @@ class StaticWatch:
                 return
             self._warned.add(name)
             del self._values[name]
-        warnings.warn(
+        warn_user(
             f"{self._op}: static argument '{name}' has taken {LIMIT} values, and the op compiled anew for "
             f"each. If it changes often, declare it an operand: custom_op(..., operand=('{name}',)).",
             CompilationWarning,
-            stacklevel=find_user_level(),
         )

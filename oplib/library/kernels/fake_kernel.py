@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +25,7 @@ from oplib.library.records.record import Record
 from oplib.library.records.sites import find_definition
 from oplib.tensor import box
 from oplib.tensor.storage.failed_reads import forget_read
-from oplib.tracebacks import find_user_level
+from oplib.tracebacks import warn_user
 
 from .tracing import run_part
 
@@ -110,12 +109,11 @@ def compare_with_fake(
     except Exception as error:  # noqa: BLE001  a call that needs no fake kernel goes on
         forget_read(error)
         if warns:
-            warnings.warn(
+            warn_user(
                 f"{record.name}: the fake kernel at {find_definition(record.fake)} raised an error. Got "
                 f"{type(error).__name__}: {str(error).rstrip('.')}. The kernel returned "
                 f"{describe(list(results[1]))}, so this call goes on. What needs the shapes first fails. "
-                "Correct the fake kernel: see register_fake.",
-                stacklevel=find_user_level(),
+                "Correct the fake kernel: see register_fake."
             )
         return
     require_fake(record, results, due)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
@@ -20,7 +19,7 @@ from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor, box, upcalls
 from oplib.tensor.factories.from_data import tensor
-from oplib.tracebacks import entry_point, find_user_level
+from oplib.tracebacks import entry_point, warn_user
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
@@ -272,10 +271,9 @@ def clip_grad_norm_(
     """
     listed = _list("clip_grad_norm_: argument 'parameters'", parameters)
     if not listed and isinstance(parameters, GeneratorType):
-        warnings.warn(
+        warn_user(
             "clip_grad_norm_: `parameters` is an empty generator, and no gradient is clipped. Give a list: a "
-            "generator that was iterated before is empty.",
-            stacklevel=find_user_level(),
+            "generator that was iterated before is empty."
         )
     total = _compute_total("clip_grad_norm_", _list_gradients(listed), norm_type, error_if_nonfinite)
     _clip("clip_grad_norm_", listed, max_norm, total)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from oplib.tensor.devices.placement import find_placement
 from oplib.tensor.dtypes.rules import normalize_dtype
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.tensor import Tensor
-from oplib.tracebacks import entry_point, find_user_level, refine_error
+from oplib.tracebacks import entry_point, refine_error, warn_user
 
 
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
@@ -46,11 +45,10 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
         tensor(True)
     """
     if isinstance(data, Tensor):
-        warnings.warn(
+        warn_user(
             "tensor: the data is a Tensor, and its history is not copied. "
             "Write source.detach().clone() for a copy, with .requires_grad_(True) for a new leaf.",
             UserWarning,
-            stacklevel=find_user_level(),
         )
     try:
         return _box_data(data, dtype, device, requires_grad)

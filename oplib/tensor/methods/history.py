@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, cast
@@ -14,7 +13,7 @@ from oplib.hooks import RemovableHandle, require_parameters
 from oplib.tensor.storage.escape import refuse_escape, refuse_outside
 from oplib.tensor.storage.tensor_slots import TensorSlots, TensorT
 from oplib.tensor.upcalls import upcalls
-from oplib.tracebacks import find_user_level
+from oplib.tracebacks import warn_user
 
 if TYPE_CHECKING:
     from oplib.protocols import GraphNode
@@ -113,12 +112,11 @@ class TensorHistory(Generic[TensorT]):
     def grad(self) -> TensorT | None:
         """The accumulated gradient, or None. A non-leaf has one only after ``retain_grad()``."""
         if self._grad is None and self._grad_fn is not None and not self._retains_grad:
-            warnings.warn(
+            warn_user(
                 "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
                 "attribute won't be populated during autograd.backward(). Got "
                 f"{describe(self._storage.array)}, a result of {self._grad_fn.name()}. Call retain_grad() on "
-                "it before backward(), or read the grad of a leaf.",
-                stacklevel=find_user_level(),
+                "it before backward(), or read the grad of a leaf."
             )
         return self._grad
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any, Generic
 
 import numpy as np
@@ -11,7 +10,7 @@ from oplib.errors import ArgumentError, describe
 from oplib.tensor.shapes.keywords import take_named
 from oplib.tensor.storage.tensor_slots import TensorT
 from oplib.tensor.upcalls import upcalls
-from oplib.tracebacks import entry_point, find_user_level, refine_error
+from oplib.tracebacks import entry_point, refine_error, warn_user
 
 if TYPE_CHECKING:
     from oplib.tensor.storage.storage import Storage
@@ -325,10 +324,9 @@ class TensorMethods(Generic[TensorT]):
 
 
 def _warn_of_reversing(rank: int) -> None:
-    warnings.warn(
+    warn_user(
         f"T: the use of x.T on tensors of dimension other than 2 to reverse their shape is deprecated in "
-        f"torch. Got {rank} dimensions. Use x.mT for batches of matrices, or x.permute.",
-        stacklevel=find_user_level(),
+        f"torch. Got {rank} dimensions. Use x.mT for batches of matrices, or x.permute."
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
@@ -16,7 +15,7 @@ from oplib.errors import ArgumentTypeError, ArgumentValueError
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.storage.escape import is_inside_trace
-from oplib.tracebacks import entry_point, find_user_level
+from oplib.tracebacks import entry_point, warn_user
 
 from .in_body import is_in_body, run_in_body
 from .policy import SelectiveContext
@@ -146,10 +145,9 @@ def checkpoint(
 
 
 def _choose_default(caller: str) -> bool:
-    warnings.warn(
+    warn_user(
         f"{caller}: the use_reentrant parameter should be passed explicitly. It is True now, as in torch, "
-        "which excludes grad(), inputs= and keyword arguments. Pass use_reentrant=False.",
-        stacklevel=find_user_level(),
+        "which excludes grad(), inputs= and keyword arguments. Pass use_reentrant=False."
     )
     return True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from typing import Any, ClassVar
@@ -14,7 +13,7 @@ from oplib.library.autocast.settings import AutocastScope
 from oplib.modes import modes
 from oplib.tensor import Tensor, needs_grad
 from oplib.tensor.random.draw_log import DrawLog
-from oplib.tracebacks import find_user_level
+from oplib.tracebacks import warn_user
 
 from .region_contexts import copy_containers, run_again, run_and_restore
 
@@ -121,8 +120,7 @@ def check_backward_validity(inputs: Iterable[Any]) -> None:
     """Warns if no argument requires grad, because then no argument gets a gradient."""
     values = list(inputs)
     if not any(map(needs_grad, values)):
-        warnings.warn(
+        warn_user(
             f"checkpoint: None of the inputs have requires_grad=True. Gradients will be None. Got "
-            f"{describe(values)}. Give an argument that requires grad, or set use_reentrant=False.",
-            stacklevel=find_user_level(),
+            f"{describe(values)}. Give an argument that requires grad, or set use_reentrant=False."
         )

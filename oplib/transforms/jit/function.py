@@ -7,7 +7,6 @@ import logging
 import threading
 import traceback
 import types
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -25,7 +24,7 @@ from oplib.tensor.storage.escape import OUTSIDE, is_inside_trace
 from oplib.tensor.storage.fresh import buffers
 from oplib.tensor.storage.overlay import overlays
 from oplib.torch_names import hand_back, no_compiler
-from oplib.tracebacks import entry_point, find_user_level, is_inside, refine_error
+from oplib.tracebacks import entry_point, is_inside, refine_error, warn_user
 from oplib.transforms.tracing.candidates import Candidates
 from oplib.transforms.tracing.paths import Walk
 from oplib.transforms.tracing.program_table import ProgramTable
@@ -313,11 +312,10 @@ class JitFunction(Generic[P, R]):
         count = self._programs.compilations
         log.info("%s: compiled program %d because %s", self.__name__, count, reason)
         if count == MANY_PROGRAMS:
-            warnings.warn(
+            warn_user(
                 f"{self.__name__}: oplib.jit has compiled {count} programs. The last one because {reason}. "
                 "Give what changes as a Tensor, or keep shapes the same.",
                 CompilationWarning,
-                stacklevel=find_user_level(),
             )
 
     def _trace(self, arguments: CallArguments) -> tuple[Trace, Program]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,17 +14,16 @@ from oplib.builtin.single_ops import ops
 from oplib.builtin.values import box_like, read_known
 from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentError
 from oplib.tensor import Generator
-from oplib.tracebacks import find_user_level
+from oplib.tracebacks import warn_user
 
 # Grids ------------------------------------------------------------------------------------------------------
 
 
 def _warn_of_corners(name: str, align_corners: bool | None) -> bool:
     if align_corners is None:
-        warnings.warn(
+        warn_user(
             f"{name}: align_corners is False by default, in torch since 1.3.0. Pass "
-            "align_corners=False, or True for the behaviour before.",
-            stacklevel=find_user_level(),
+            "align_corners=False, or True for the behaviour before."
         )
     return bool(align_corners)
 
@@ -303,9 +301,7 @@ def gumbel_softmax(
         tensor([1., 1.])
     """
     if eps != 1e-10:  # the caller of the guard and of the further names
-        warnings.warn(
-            "gumbel_softmax: eps is deprecated and has no effect. Leave it out.", stacklevel=find_user_level()
-        )
+        warn_user("gumbel_softmax: eps is deprecated and has no effect. Leave it out.")
     drawn = ops.log(ops.exponential(ops.detach(logits), generator=generator))
     shares = ops.softmax((logits - drawn) / tau, dim)
     if not hard:

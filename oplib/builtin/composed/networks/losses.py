@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from inspect import Parameter
 from typing import Any
@@ -18,7 +17,7 @@ from oplib.errors import ArgumentError, ArgumentValueError
 from oplib.generated_code import parse_literal
 from oplib.library.arguments.recording import unbox
 from oplib.tensor import Tensor
-from oplib.tracebacks import find_user_level
+from oplib.tracebacks import warn_user
 
 _OLDER = "size_average=None, reduce=None, reduction='mean'"
 _CLASSES = "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean'"
@@ -71,10 +70,9 @@ def match_sizes(name: str, first: Any, target: Any) -> tuple[Any, Any]:
     if not (hasattr(first, "shape") and hasattr(target, "shape")):
         return first, target  # the op raises an error
     if tuple(first.shape) != tuple(target.shape):
-        warnings.warn(
+        warn_user(
             f"{name}: Using a target size ({list(target.shape)}) that is different to the input size "
-            f"({list(first.shape)}). They are broadcast to one; ensure they have the same size.",
-            stacklevel=find_user_level(),
+            f"({list(first.shape)}). They are broadcast to one; ensure they have the same size."
         )
         if isinstance(first, Tensor) and isinstance(target, Tensor):
             return (first if first.ndim else first.expand(target.shape)), (

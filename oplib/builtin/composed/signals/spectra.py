@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from oplib.builtin.values import make_zeros, read_known
 from oplib.errors import ArgumentError, UnsupportedArgumentError
 from oplib.tensor import get_default_dtype
 from oplib.tensor.factories.from_data import tensor
-from oplib.tracebacks import find_user_level
+from oplib.tracebacks import warn_user
 
 _LEAST = 1e-11  # torch's bound: below it the windows together omit an item
 
@@ -229,10 +228,9 @@ def _check_total(total: Any) -> None:
 def _lengthen(signal: Any, missing: int) -> Any:
     if missing <= 0:
         return signal
-    warnings.warn(
+    warn_user(
         f"istft: the length of signal is shorter than the length parameter, and {missing} zeros are added. "
-        "Leave it out, or check n_fft and hop_length.",
-        stacklevel=find_user_level(),
+        "Leave it out, or check n_fft and hop_length."
     )
     return ops.pad(signal, (0, missing))
 

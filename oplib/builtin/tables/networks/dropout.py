@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import jax
@@ -22,7 +21,7 @@ from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
 from oplib.library.arguments.plain_conversions import TRACED
 from oplib.tensor import Generator, Tensor, get_default_dtype
 from oplib.tensor.dtypes.rules import COMPLEX, FLOATING
-from oplib.tracebacks import find_user_level
+from oplib.tracebacks import warn_user
 
 _ALPHA = 1.7580993408473766  # the product of SELU's scale and alpha: minus its limit for low inputs
 
@@ -198,10 +197,9 @@ def _count_features(name: str, rank: int, input: Any) -> int:
             f"Expected 2D or 3D input, but received a {input.ndim}D input", "Give [N, C, L] or [C, L]."
         )
     if not fits or (rank == 2 and input.ndim == 3):
-        warnings.warn(
+        warn_user(
             f"{name}: Received a {input.ndim}-D input, which {name} does not expect. The first two axes "
-            "are taken for batch and channels, or the first one without a batch. Give an axis for each.",
-            stacklevel=find_user_level(),
+            "are taken for batch and channels, or the first one without a batch. Give an axis for each."
         )
     return 2 if rank == 2 or input.ndim == rank + 2 else 1
 
