@@ -168,7 +168,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
         if find_tangent(tensor) is not None:
             raise AutogradError(
                 "make_dual: Making a dual Tensor based on a Tensor that already has a forward gradient at "
-                f"the same level {wanted} is not supported. Got {describe(tensor._storage.array)}. Give "
+                f"the same level {wanted} is not supported. Got {describe(tensor)}. Give "
                 "unpack_dual(tensor).primal."
             )
         check_tangent(tensor, tangent)
@@ -255,7 +255,7 @@ def _check_operand(name: str, value: object) -> None:
     if not has_gradient(dtype):
         raise GradientValueError(
             f"make_dual: Expected {name} to be floating point or complex, but got: {describe_dtype(dtype)}. "
-            f"It is {describe(tensor._storage.array)}. Convert it first: tensor.to(oplib.float32)."
+            f"It is {describe(tensor)}. Convert it first: tensor.to(oplib.float32)."
         )
 
 

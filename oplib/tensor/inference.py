@@ -62,7 +62,7 @@ class InferenceTensor(Tensor):
     @property
     def _version(self) -> int:
         raise AutogradError(
-            f"_version: Inference tensors do not track version counter. Got {describe(self._storage.array)}, "
+            f"_version: Inference tensors do not track version counter. Got {describe(self)}, "
             f"made in inference mode. {_SEE}"
         )
 
@@ -76,7 +76,7 @@ class InferenceTensor(Tensor):
         if value and not modes.inference:
             raise AutogradError(
                 "requires_grad: Setting requires_grad=True on inference tensor outside InferenceMode is not "
-                f"allowed. Got {describe(self._storage.array)}. {_SEE}"
+                f"allowed. Got {describe(self)}. {_SEE}"
             )
         setter: Any = TensorHistory.requires_grad.fset
         setter(self, value)
@@ -120,6 +120,6 @@ def refuse_saving(tensor: Tensor, op: str) -> None:
     """
     if tensor._storage.is_inference:
         raise AutogradError(
-            f"{op}: Inference tensors cannot be saved for backward. Got {describe(tensor._storage.array)}, "
+            f"{op}: Inference tensors cannot be saved for backward. Got {describe(tensor)}, "
             f"made in inference mode. {_SEE}"
         )

@@ -23,14 +23,14 @@ def _flatten(tensor: Tensor) -> tuple[tuple[Any], bool]:
     if tensor._grad_fn is not None:
         raise AutogradError(
             f"jax.tree_util: a Tensor with a history cannot be taken apart: its gradient would be lost. "
-            f"Got {describe(tensor._storage.array)} made by {tensor._grad_fn.name()}. "
+            f"Got {describe(tensor)} made by {tensor._grad_fn.name()}. "
             f"Use tensor.detach(), or an op of oplib, which records."
         )
     slot = tensor._tangent_slot
     if slot is not None and slot.tangent is not None and modes.forward_enabled:
         raise AutogradError(
             f"jax.tree_util: a Tensor with a tangent cannot be taken apart: the tangent would be lost. "
-            f"Got {describe(tensor._storage.array)}. Use unpack_dual(tensor).primal, or an op of oplib."
+            f"Got {describe(tensor)}. Use unpack_dual(tensor).primal, or an op of oplib."
         )
     return (tensor.array,), tensor._requires_grad
 

@@ -155,13 +155,13 @@ class Tensor(
             if overlay is not None and overlay.scope == modes.tracing_scope:
                 raise TracingError(
                     f"{overlay.name}: the function reads a Tensor that nothing leads to from it. Got "
-                    f"{describe(self._storage.array)}. oplib.jit finds Tensors through closures, globals, "
+                    f"{describe(self)}. oplib.jit finds Tensors through closures, globals, "
                     "attributes and items of containers. Make the Tensor an argument, or an attribute of an "
                     "object that the function refers to."
                 )
             raise TracingError(
                 f"{modes.tracing} reads a Tensor from outside while it is traced. Got "
-                f"{describe(self._storage.array)}, which would be frozen into the compiled code. Make it an "
+                f"{describe(self)}, which would be frozen into the compiled code. Make it an "
                 "argument of the op, or a part of a function that is one: jax.tree_util.Partial(lambda w, x: "
                 "..., w). Or define the op with compile=False."
             )

@@ -157,7 +157,7 @@ def _make_finder(tensor: Tensor, position: int) -> Finder:
     if not tensor._requires_grad:
         raise AutogradError(
             f"register_multi_grad_hook: the tensor at position {position} doesn't require grad. Got "
-            f"{describe(tensor._storage.array)}, whose gradient is never computed. Leave it out, or set "
+            f"{describe(tensor)}, whose gradient is never computed. Leave it out, or set "
             f"requires_grad=True on it."
         )
     node: Any = tensor._grad_fn

@@ -161,7 +161,7 @@ def _check_replacement(new: object, old: Tensor | None, hook: Callable[..., Any]
     if old is None:
         raise AutogradError(
             f"{_name(hook, node)}: it can't replace a None gradient by a Tensor. Got "
-            f"{describe(new._storage.array)} where no gradient had arrived. Return None where None came in."
+            f"{describe(new)} where no gradient had arrived. Return None where None came in."
         )
     mine, its = new._storage.array, old._storage.array
     if mine.shape != its.shape:

@@ -46,7 +46,7 @@ class AccumulateGrad(TapeNode):
         return "oplib::autograd::AccumulateGrad"
 
     def __repr__(self) -> str:
-        return f"<AccumulateGrad of a leaf {describe(self.variable._storage.array)}>"
+        return f"<AccumulateGrad of a leaf {describe(self.variable)}>"
 
     @property
     def input_metadata(self) -> Sequence[Any]:  # pyright: ignore[reportIncompatibleVariableOverride]  lazy
@@ -109,7 +109,7 @@ class AccumulateGrad(TapeNode):
         if self.variable._grad_fn is not None:
             raise AutogradError(
                 "AccumulateGrad: leaf variable has been moved into the graph interior. Got "
-                f"{describe(self.variable._storage.array)}, which was recorded as a leaf, and then written "
+                f"{describe(self.variable)}, which was recorded as a leaf, and then written "
                 "by an op that was recorded too. Write into a clone() of it."
             )
 
@@ -166,7 +166,7 @@ def refuse_traced_gradient(array: Any, tensor: Tensor, role: str) -> None:
     """Raises if a traced gradient would be stored in a tensor that outlives the trace."""
     if is_escaping(array, tensor) and not is_made_inside(tensor):
         raise TracingError(
-            f"backward: a traced gradient would be stored in {role} {describe(tensor._storage.array)}, "
+            f"backward: a traced gradient would be stored in {role} {describe(tensor)}, "
             f"which was made outside this trace and outlives it. Got a gradient {describe(array)} that "
             "exists only while a JAX transformation traces. Use oplib.autograd.grad(outputs, inputs), "
             "which returns the gradients, or make the tensor inside the traced function."

@@ -60,7 +60,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     if edge is None:
         raise AutogradError(
             "It is not possible to get the gradient edge for a Tensor that does not require gradients. "
-            f"get_gradient_edge: got {describe(tensor._storage.array)}. Set requires_grad=True on it or on "
+            f"get_gradient_edge: got {describe(tensor)}. Set requires_grad=True on it or on "
             "an input of it."
         )
     return GradientEdge(*edge)

@@ -115,7 +115,7 @@ def check_pushed(ctx: BackwardCFunction, index: int, tangent: Any, *, is_constan
     if is_constant:
         raise AutogradError(
             f"{name}: its jvp returned a gradient at position {index}, but the corresponding forward output "
-            f"is not a differentiable Tensor. Got {describe(tangent._storage.array)}. Return None there."
+            f"is not a differentiable Tensor. Got {describe(tangent)}. Return None there."
         )
 
 

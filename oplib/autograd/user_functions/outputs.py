@@ -84,7 +84,7 @@ def _dirty(
             told = f"{ctx.name()}: mark_dirty() received a tensor that is not an input of forward."
             if recording and tensor._root is not None:
                 raise AutogradError(
-                    f"{told} Got {describe(tensor._storage.array)}, a view made in forward. Mark and return "
+                    f"{told} Got {describe(tensor)}, a view made in forward. Mark and return "
                     "the input itself if it was written, or return the view without mark_dirty()."
                 )
             warn_user(told)
@@ -93,7 +93,7 @@ def _dirty(
         if id(tensor) not in returned:
             raise AutogradError(
                 f"{ctx.name()}: a tensor marked as dirty was not returned as output. Got "
-                f"{describe(tensor._storage.array)} in mark_dirty(). Return every input that is written in "
+                f"{describe(tensor)} in mark_dirty(). Return every input that is written in "
                 "place."
             )
         refuse_shared_items(tensor, ctx.name(), is_recorded=lambda: recording)

@@ -146,7 +146,7 @@ def _require_rule(record: Record, layout: Layout, tangents: Sequence[Tensor | No
     raise MissingRuleError(
         f"{record.name}: Trying to use forward AD with {record.name} that does not support it"
         f"{_explain(record)}. Argument '{layout.find_argument(index)}' carries a tangent, "
-        f"{describe(tangent._storage.array)}. {_advise(record)}"
+        f"{describe(tangent)}. {_advise(record)}"
     )
 
 

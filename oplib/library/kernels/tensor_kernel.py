@@ -120,7 +120,7 @@ def refuse_undeclared_writes(
             )
             raise AutogradError(
                 f"{record.name}: the kernel wrote argument '{name}', which is not defined as mutable but was "
-                f"mutated. It is {describe(tensor._storage.array)} at version {tensor._storage.version}. "
+                f"mutated. It is {describe(tensor)} at version {tensor._storage.version}. "
                 f"Declare it: mutates_args=('{name}',), or write into a clone."
             )
 
@@ -144,7 +144,7 @@ def refuse_aliases(record: Record, results: Sequence[Any], values: Sequence[Any]
             raise ResultError(
                 f"{record.name}: The output of this custom operator (1) must not also be an input to this "
                 "custom operator and (2) may not alias any inputs to this custom operator or other returns. "
-                f"{describe(tensor._storage.array)} shares memory with one. Return a copy: tensor.clone()."
+                f"{describe(tensor)} shares memory with one. Return a copy: tensor.clone()."
             )
         seen.add(id(tensor._storage.owner))
 

@@ -58,7 +58,7 @@ class TensorHistory(Generic[TensorT]):
         if value and not jnp.issubdtype(self._storage.array.dtype, jnp.inexact):
             raise AutogradError(
                 f"requires_grad: only floating and complex tensors have gradients. "
-                f"Got {describe(self._storage.array)}. Convert it first: tensor.to(oplib.float32)."
+                f"Got {describe(self)}. Convert it first: tensor.to(oplib.float32)."
             )
         self._requires_grad = value
         upcalls.share_requires_grad(self, value)
@@ -115,7 +115,7 @@ class TensorHistory(Generic[TensorT]):
             warn_user(
                 "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
                 "attribute won't be populated during autograd.backward(). Got "
-                f"{describe(self._storage.array)}, a result of {self._grad_fn.name()}. Call retain_grad() on "
+                f"{describe(self)}, a result of {self._grad_fn.name()}. Call retain_grad() on "
                 "it before backward(), or read the grad of a leaf."
             )
         return self._grad
@@ -137,7 +137,7 @@ class TensorHistory(Generic[TensorT]):
             )
         if value is self:
             raise AutogradError(
-                f"grad: a tensor cannot be its own gradient. Got {describe(self._storage.array)} for itself. "
+                f"grad: a tensor cannot be its own gradient. Got {describe(self)} for itself. "
                 f"Assign a copy: tensor.detach().clone()."
             )
         mine, new = self._storage.array, value._storage.array
@@ -203,7 +203,7 @@ class TensorHistory(Generic[TensorT]):
         if not self._requires_grad:
             raise AutogradError(
                 f"register_hook: the tensor doesn't require grad, so the hook would never run. "
-                f"Got {describe(self._storage.array)}. Set requires_grad=True on it or on an input of it."
+                f"Got {describe(self)}. Set requires_grad=True on it or on an input of it."
             )
         require_parameters(hook, "register_hook: the hook", "grad")
         refuse_outside(cast("TensorSlots", self), "register_hook")

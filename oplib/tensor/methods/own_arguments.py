@@ -239,7 +239,7 @@ class TensorMethods(Generic[TensorT]):
         if len(sizes) < 2 or (len(sizes) > 2 and len(set(sizes)) > 1):
             raise ArgumentError(
                 f"fill_diagonal_: it takes a matrix, or more dimensions of one size. Got "
-                f"{describe(self._storage.array)}. Take a diagonal() of two dimensions, and fill that."
+                f"{describe(self)}. Take a diagonal() of two dimensions, and fill that."
             )
         if len(sizes) > 2:
             diagonals = [tensor.as_strided(sizes[:1], (sum(tensor.stride()),), tensor.storage_offset())]

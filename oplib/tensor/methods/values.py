@@ -79,7 +79,7 @@ class TensorValues:
         if self._requires_grad and modes.grad_enabled:
             raise AutogradError(
                 f"{what}: Can't call {what} on Tensor that requires grad, the result would have no history. "
-                f"Got {describe(self._storage.array)}. {cure}"
+                f"Got {describe(self)}. {cure}"
             )
 
     @entry_point
@@ -121,7 +121,7 @@ class TensorValues:
         if self._requires_grad:
             raise BufferError(
                 f"__dlpack__: Can't export tensors that require gradient. "
-                f"Got {describe(self._storage.array)}. Use tensor.detach()."
+                f"Got {describe(self)}. Use tensor.detach()."
             )
         return self._read("__dlpack__").__dlpack__(**options)
 
@@ -217,7 +217,7 @@ class TensorValues:
         if not isinstance(number, int):
             raise ArgumentTypeError(
                 f"index: only integer tensors of a single element can be converted to an index. "
-                f"Got {describe(self._storage.array)}. Convert it: int(tensor). Of a list or tuple that "
+                f"Got {describe(self)}. Convert it: int(tensor). Of a list or tuple that "
                 "meets a Tensor, such as ctx.saved_tensors, take an item."
             )
         return int(number)  # a bool is not accepted as an index

@@ -78,7 +78,7 @@ def _check_dim(where: str, leaf: Any, dim: Any) -> int | None:
     ndim = leaf._storage.array.ndim
     if not -ndim <= dim < ndim:
         raise ArgumentValueError(
-            f"{where}: Got in_dim={dim} for some input, but that input is {describe(leaf._storage.array)}, a "
+            f"{where}: Got in_dim={dim} for some input, but that input is {describe(leaf)}, a "
             f"Tensor of dimensionality {ndim} so expected in_dim to satisfy -{ndim} <= in_dim < {ndim}. Give "
             "a dim that it has, or None."
         )
