@@ -18,7 +18,7 @@ from oplib.errors import AutogradError, describe
 from oplib.modes import ModeState, modes
 from oplib.tensor import Tensor, box, read_array, upcalls
 
-from .array_functions.array_function import Mask, has_gradient
+from .array_functions.array_function import has_gradient
 
 
 class TangentSlot:
@@ -157,11 +157,6 @@ def push_tangents(
     for output, tangent in zip(outputs, results, strict=True):  # a view has its own
         if output is not None and tangent is not None and look_up_tangent(output) is None:
             set_tangent(output, tangent)
-
-
-def has_tangents(tangents: Sequence[Tensor | None]) -> Mask:
-    """Returns a mask of the inputs that have a tangent."""
-    return tuple([tangent is not None for tangent in tangents])
 
 
 def save_tangents(tensors: Sequence[Tensor | None]) -> list[TangentSlot | None]:

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import has_gradient
+from oplib.autograd.array_functions.masks import mask_given
 from oplib.autograd.function import Function
 from oplib.errors import SchemaInferenceError
 
@@ -139,7 +140,7 @@ def _bind_jvp(cls: Any, kernel: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
     names = [parameter.name for parameter in parameters if parameter.kind is _KEYWORD_ONLY]
 
     def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-        ctx = _ForwardContext(tuple(tangent is not None for tangent in tangents))
+        ctx = _ForwardContext(mask_given(tangents))
         first = len(primals) - len(names)
         args, keywords = tuple(primals[:first]), dict(zip(names, primals[first:], strict=True))
         if _has_setup(cls):

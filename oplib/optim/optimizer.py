@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import jax
 import jax.numpy as jnp
 
-from oplib.autograd.array_functions.masks import Mask, pick_true, spread
+from oplib.autograd.array_functions.masks import Mask, mask_given, pick_true, spread
 from oplib.autograd.grad_mode import enable_grad, recording_off
 from oplib.autograd.nodes.accumulate import refuse_old_gradient
 from oplib.autograd.recording.in_place import write_values
@@ -86,7 +86,7 @@ class Optimizer:
         self.transformation = transformation
         leaves, self._spec = tree_flatten(_read_iterable(params))
         self.params = _check_params(leaves)
-        self._flags = [leaf is not None for leaf in leaves]
+        self._flags = mask_given(leaves)
         arrays = self._arrange([move_to_space(param.array, Space.Device) for param in self.params])
         check_devices(arrays)
         self._shapes = [param.shape for param in self.params]
@@ -163,7 +163,7 @@ class Optimizer:
             with enable_grad():
                 loss = closure()
         held = [param.grad for param in self.params]
-        mask = tuple([grad is not None for grad in held])
+        mask = mask_given(held)
         if True not in mask:
             return loss
         extra = {name: value.array if isinstance(value, Tensor) else value for name, value in extra.items()}

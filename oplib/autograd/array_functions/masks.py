@@ -33,6 +33,11 @@ def find_true(mask: Iterable[Any]) -> list[int]:
     return [index for index, is_picked in enumerate(mask) if is_picked]
 
 
+def mask_given(values: Iterable[Any]) -> Mask:
+    """Returns a flag for each value: whether it is not None."""
+    return tuple([value is not None for value in values])
+
+
 def pick_given(values: Iterable[_T | None]) -> list[_T]:
     """Returns the values that are not None."""
     return [value for value in values if value is not None]

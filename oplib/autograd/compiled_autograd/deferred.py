@@ -19,7 +19,7 @@ from jax.core import Tracer
 
 from oplib.autograd.array_functions.array_function import ArrayFunction
 from oplib.autograd.array_functions.compilation import is_uncompiled
-from oplib.autograd.array_functions.masks import pick_given
+from oplib.autograd.array_functions.masks import mask_given, pick_given
 from oplib.autograd.array_functions.tokens import next_token
 from oplib.autograd.array_functions.width import x64
 from oplib.autograd.engine.flow import Flow
@@ -193,7 +193,7 @@ class CompiledFlow(Flow):
         if len(grads) == 1 and grads[0] is not None:
             present = _GIVEN
         else:
-            present = tuple([grad is not None for grad in grads])
+            present = mask_given(grads)
             if token is not None and True not in present and not node.runs_without_gradients:
                 self._idle.append(node)
                 return [None] * len(node.edges)

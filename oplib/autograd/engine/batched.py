@@ -9,6 +9,7 @@ import jax
 
 from oplib.autograd.array_functions.array_function import Mask
 from oplib.autograd.array_functions.compilation import is_uncompiled
+from oplib.autograd.array_functions.masks import mask_given
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.autograd.tangents import set_tangent, unbox_tangent
@@ -91,7 +92,7 @@ class BatchedRun(Run):
     def run_hooked(self, node: TapeNode, grads: list[Any]) -> Gradients:
         """Runs the formula of a node on all examples."""
         key, operands = self.calls.pop(node)
-        present = tuple([grad is not None for grad in grads])
+        present = mask_given(grads)
         if True not in present:
             return (None,) * len(node.edges)
         mapped = _find_mapped(node, (key, present, len(operands)))

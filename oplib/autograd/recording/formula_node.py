@@ -12,13 +12,14 @@ import jax
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan, DerivedPlan, Mask
 from oplib.autograd.array_functions.compilation import is_uncompiled
+from oplib.autograd.array_functions.masks import mask_given
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.creation import tell_creation
 from oplib.autograd.nodes.node import NOBODY, Edge
 from oplib.autograd.saved.saved_tensor import check_version, link, second_pass_error
 from oplib.autograd.saved.slots import SavedSlots, SlottedNode, make_saved_properties, pack_residuals
-from oplib.autograd.tangents import find_tangents, has_tangents, push_tangents, save_tangents
+from oplib.autograd.tangents import find_tangents, push_tangents, save_tangents
 from oplib.config import config
 from oplib.modes import ModeState, call_in_grad_mode, modes
 from oplib.tensor import Storage, Tensor, box, read_array
@@ -391,7 +392,7 @@ def call_recorded(
     """
     outputs = call_without_tangents(function, tensors, known)
     if modes.state.watchers and (tangents := find_tangents(tensors)) is not None:
-        push = partial(call_without_tangents, function.jvp(has_tangents(tangents)))
+        push = partial(call_without_tangents, function.jvp(mask_given(tangents)))
         push_tangents(push, tensors, tangents, outputs)
         keep_tangents(tensors, outputs)
     return outputs

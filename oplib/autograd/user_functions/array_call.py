@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from oplib.autograd.array_functions.array_function import has_gradient
-from oplib.autograd.array_functions.masks import map_given, pick_true, spread
+from oplib.autograd.array_functions.masks import map_given, mask_given, pick_true, spread
 from oplib.autograd.grad_mode import recording_off
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.saved.saved_tensor import SavedTensor
@@ -194,7 +194,7 @@ class ArrayCall:
             arrays: the arrays of the call.
             tangents: the tangent of each, or None.
         """
-        ctx, outputs = self.run([tangent is not None for tangent in tangents], arrays)
+        ctx, outputs = self.run(mask_given(tangents), arrays)
         boxed = map_given(ARRAYS.box, tangents)
         pushed = self._result.pick(call_jvp(ctx, list(map(ARRAYS.box, arrays)), boxed))
         return outputs, map_given(_unbox, pushed)

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
-from oplib.autograd.array_functions.masks import pick_given
+from oplib.autograd.array_functions.masks import mask_given, pick_given
 from oplib.autograd.engine.validation import validate_results
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.nodes.node import TapeNode
@@ -80,7 +80,7 @@ def trace_backward(node: Any, present: Mask) -> ArrayFunction:
         setattr(ctx, name, getattr(node, name))
     ctx.input_metadata = node.input_metadata
     ctx.edges = tuple([None if edge is None else (_make_target(edge), 0) for edge in node.edges])
-    is_saved = [value is not None for value in node._saved or ()]
+    is_saved = mask_given(node._saved or ())
 
     def backward(*arrays: Any) -> Any:
         rest = iter(arrays)

@@ -15,10 +15,10 @@ from typing import Any, Protocol
 import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import has_gradient
+from oplib.autograd.array_functions.masks import mask_given
 from oplib.autograd.recording.formula_node import call_without_tangents, keep_tangents
 from oplib.autograd.tangents import (
     find_tangents,
-    has_tangents,
     push_tangents,
     run_without_tangents,
     set_tangent,
@@ -94,7 +94,7 @@ def call_in_dual_level(dispatcher: RecordedOp, layout: Layout, flat: list[Any], 
     operands = [value if isinstance(value, Tensor) else box(jnp.asarray(value)) for value in flat]
     result = run_without_tangents(dispatcher.call_on_tensors, layout, flat, values)
     outputs = find_tensors([result])
-    pusher = dispatcher.specialize(layout).pusher(has_tangents(tangents), dispatcher.carrier)
+    pusher = dispatcher.specialize(layout).pusher(mask_given(tangents), dispatcher.carrier)
     push_tangents(partial(call_without_tangents, pusher), [*operands, *outputs], tangents, outputs)
     keep_tangents(tensors, outputs)
     return result
@@ -117,7 +117,7 @@ def _call_by_rule(
     record = dispatcher.record
     arrays = read_arrays(take_numbers(record, layout, flat))[1]
     moving = [tangent._storage.array for tangent in tangents if tangent is not None]
-    push = dispatcher.specialize(layout).rule_runner(has_tangents(tangents))
+    push = dispatcher.specialize(layout).rule_runner(mask_given(tangents))
     outcome: list[Pushed] = []
 
     def run() -> tuple[Structure, Sequence[Any]]:

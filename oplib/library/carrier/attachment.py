@@ -17,6 +17,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from oplib.autograd.array_functions.array_function import Mask
+from oplib.autograd.array_functions.masks import mask_given
 from oplib.library.axes.levels import Level, Levels, move_to_front, to_jax_array
 from oplib.library.derivatives.formula import FormulaPlan
 from oplib.tracebacks import rule_of_jax
@@ -107,7 +108,7 @@ def _batch(primitive: Primitive, axis: Any, args: Any, dims: Any, *, attached: A
         outputs = primitive.bind(*args, attached=attached, **life)
         return outputs, [None] * len(outputs)
     count = attached.input_count
-    level = Level.of(axis, tuple(dim is not None for dim in dims[:count]))
+    level = Level.of(axis, mask_given(dims[:count]))
     moved = [
         move_to_front(value, dim, None if index < count else axis.size)
         for index, (value, dim) in enumerate(zip(args, dims, strict=True))

@@ -21,7 +21,7 @@ from jax.interpreters import ad, batching, mlir
 
 from oplib.autograd.array_functions.array_function import Mask, has_gradient
 from oplib.autograd.array_functions.compilation import are_concrete, bind_jaxpr
-from oplib.autograd.array_functions.masks import pick_given, pick_true, spread
+from oplib.autograd.array_functions.masks import mask_given, pick_given, pick_true, spread
 from oplib.errors import MissingRuleError, describe
 from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import Level, Levels, move_to_front, needs_axis, to_jax_array
@@ -163,7 +163,7 @@ class Carrier:
         if all(dim is None for dim in dims) and not _call_needs(axis, args, call, levels, **kernel):
             outputs = self.call.bind(*args, call=call, levels=levels, **kernel)
             return outputs, [None] * len(outputs)
-        level = Level.of(axis, tuple(dim is not None for dim in dims))
+        level = Level.of(axis, mask_given(dims))
         moved = [move_to_front(value, dim) for value, dim in zip(args, dims, strict=True)]
         outputs = self._bind(call, (*levels, level), moved, kernel.get("body"))
         return take_shared(call, levels, level, moved, outputs)
@@ -243,7 +243,7 @@ class Carrier:
         Raises:
             MissingRuleError: an argument has a tangent, and the formula gives no gradient for it.
         """
-        wanted = tuple(tangent is not None for tangent in tangents)
+        wanted = mask_given(tangents)
         plan, _ = call.plan(wanted, primals, outputs, levels=levels)
         operands = list(primals)
         for index, (tangent, value) in enumerate(zip(tangents, primals, strict=True)):
@@ -382,7 +382,7 @@ class Carrier:
         elif call.record.is_linear:
             derived = self._apply_to_tangents(call, (), arrays, outputs, tangents)
         else:
-            wanted = tuple(tangent is not None for tangent in tangents)
+            wanted = mask_given(tangents)
             linear, residuals = make_linear(call, (), wanted, inputs=arrays, outputs=outputs)
             operands = [*residuals, *pick_given(tangents)]
             bind = (

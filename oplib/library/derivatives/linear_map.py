@@ -21,7 +21,7 @@ from oplib.autograd.array_functions.array_function import Mask, bind_fixed, conj
 from oplib.autograd.array_functions.array_types import match_type, sum_gradient, zeros_of
 from oplib.autograd.array_functions.compilation import bind_jaxpr
 from oplib.autograd.array_functions.liveness import fill_unused, find_live_inputs
-from oplib.autograd.array_functions.masks import find_true, pick_given, pick_true, spread
+from oplib.autograd.array_functions.masks import find_true, mask_given, pick_given, pick_true, spread
 from oplib.errors import CapturedTracerError
 from oplib.library.axes.levels import Level, Levels, move_to_front
 from oplib.library.kernels.tracing import any_traced, trace_to_jaxpr
@@ -99,7 +99,7 @@ def make_linear_map(
 
         def run(*values: Any) -> list[Any]:
             grads = formula(*values)
-            has[:] = [grad is not None for grad in grads]
+            has[:] = mask_given(grads)
             return pick_given(grads)
 
         try:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from oplib.autograd.array_functions.masks import find_true, map_given, pick_given, pick_true, spread
+from oplib.autograd.array_functions.masks import (
+    find_true,
+    map_given,
+    mask_given,
+    pick_given,
+    pick_true,
+    spread,
+)
 
 MASK = (True, False, True)
 
@@ -43,3 +50,7 @@ def test_picks_what_is_not_none() -> None:
 
 def test_maps_what_is_not_none() -> None:
     assert map_given(len, ("", None, "ab")) == [0, None, 2]
+
+
+def test_masks_what_is_not_none() -> None:
+    assert mask_given((0, None, "")) == MASK
