@@ -44,7 +44,7 @@ R = TypeVar("R")
 S = TypeVar("S")
 log = logging.getLogger("oplib.jit")
 MANY_PROGRAMS = 8
-MAX_TRACES = 3  # for one call
+MOST_TRACES = 4  # for one call
 _NO_INDEX = "Only integer scalar arrays can be converted"  # begins JAX's TypeError for a traced float
 
 
@@ -236,7 +236,7 @@ class JitFunction(Generic[P, R]):
         Other threads may use fresh buffers while it is traced and compiled.
         """
         with self._programs.lock:
-            for _ in range(MAX_TRACES + 1):  # a call in another thread may change what was compiled for
+            for _ in range(MOST_TRACES):  # a call in another thread may change what was compiled for
                 with buffers:
                     result = self._find(arguments, use, only_compiled=compiles)
                     if result is not MISSED:
