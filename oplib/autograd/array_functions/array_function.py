@@ -158,15 +158,14 @@ def _pull_back(function: Callable[..., Arrays], wanted: Mask, present: Mask) -> 
     """Returns the vjp of a function in the tape's convention, for some inputs and some outputs."""
 
     def pulled_back(*arrays: Any) -> Arrays:
-        inputs, cotangents = arrays[: len(wanted)], arrays[len(wanted) :]
-        partial, varied = bind_fixed(function, inputs, wanted)
+        partial, varied = bind_fixed(function, arrays, wanted)
 
         def differentiated(*values: Any) -> Arrays:
             return tuple(pick_true(partial(*values), present))
 
         outputs, pull = jax.vjp(differentiated, *varied)
         types = tuple(map(jax.typeof, outputs))
-        summed = map(sum_gradient, map(conjugate, cotangents), types)
+        summed = map(sum_gradient, map(conjugate, arrays[len(wanted) :]), types)
         return tuple(map(conjugate, pull(tuple(map(match_type, summed, types)))))
 
     return pulled_back
@@ -176,11 +175,10 @@ def _push_forward(function: Callable[..., Arrays], present: Mask) -> Callable[..
     """Returns the jvp of a function for some inputs. It gives None for an output that can have no tangent."""
 
     def pushed_forward(*arrays: Any) -> Arrays:
-        inputs, tangents = arrays[: len(present)], arrays[len(present) :]
-        partial, varied = bind_fixed(function, inputs, present)
+        partial, varied = bind_fixed(function, arrays, present)
         fitting = [
             match_type(tangent.astype(value.dtype), jax.typeof(value))
-            for tangent, value in zip(tangents, varied, strict=True)
+            for tangent, value in zip(arrays[len(present) :], varied, strict=True)
         ]
         outputs, pushed = jax.jvp(partial, varied, tuple(fitting))
         return tuple(
@@ -192,9 +190,13 @@ def _push_forward(function: Callable[..., Arrays], present: Mask) -> Callable[..
 
 
 def bind_fixed(
-    function: Callable[..., Any], inputs: Sequence[Any], varied: Mask
+    function: Callable[..., Any], arrays: Sequence[Any], varied: Mask
 ) -> tuple[Callable[..., Any], Arrays]:
-    """Returns a function of some of the inputs, and these inputs. The others keep their values."""
+    """Returns a function of some of the inputs, and these inputs. The others keep their values.
+
+    Further arrays may follow the inputs.
+    """
+    inputs = arrays[: len(varied)]
 
     def partial(*values: Any) -> Any:
         return function(*spread(values, varied, inputs))
@@ -362,7 +364,7 @@ class DerivedPlan(BackwardPlan):
     __slots__ = ("_forwarded", "_function", "_inputs", "_types")
 
     def __init__(self, function: ArrayFunction, wanted: Mask, inputs: Arrays, outputs: Arrays) -> None:
-        self._inputs = tuple(shape_of(value) for value in inputs)
+        self._inputs = tuple(map(shape_of, inputs))
         self._types = tuple(map(jax.typeof, inputs))
         self._function = function
         differentiable = self._find_dependent(wanted, outputs)

@@ -207,7 +207,7 @@ class AutogradCompilerInstance:
         """Records a call of ``run`` with the hook of an index, and the values of the arguments."""
         assert self.hooks_proxy is not None, "begin_capture was not called"
         self.hooks_proxy.append(index)
-        read, origin = [tuple(values) for values in arguments], self._origin
+        read, origin = list(map(tuple, arguments)), self._origin
 
         def call(values: dict[Value | None, Any], hooks: Sequence[Any]) -> None:
             with jax.named_scope(origin):

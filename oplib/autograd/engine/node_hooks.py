@@ -15,7 +15,7 @@ from .validation import validate_gradients
 
 if TYPE_CHECKING:
     from oplib.autograd.nodes.backward_run import BackwardRun
-    from oplib.autograd.nodes.node import Gradients, TapeNode
+    from oplib.autograd.nodes.node import Gradients, Hooks, TapeNode
 
 Boxed = tuple[Tensor | None, ...]
 
@@ -74,10 +74,7 @@ def _run_node_pre_hooks(node: TapeNode, grads: list[Any], run: BackwardRun) -> l
         return grads
     shown = len(node._input_metadata)
     boxed = _box(grads[:shown], run)
-    for hook in tuple(node._pre_hooks.values()):
-        result = hook(boxed)
-        if result is not None:
-            boxed = _checked_tuple(result, boxed, hook, node)
+    boxed = _call_hooks(node._pre_hooks, node, boxed)
     modes.grad_enabled = run.create_graph
     return [*_unbox(boxed, run), *grads[shown:]]
 
@@ -87,12 +84,18 @@ def _run_node_post_hooks(node: TapeNode, results: Gradients, grads: list[Any], r
         return results
     received = _box(grads[: len(node._input_metadata)], run)
     boxed = _box(results, run)
-    for hook in tuple(node._post_hooks.values()):
-        result = hook(boxed, received)
-        if result is not None:
-            boxed = _checked_tuple(result, boxed, hook, node)
+    boxed = _call_hooks(node._post_hooks, node, boxed, received)
     modes.grad_enabled = run.create_graph
     return _unbox(boxed, run)
+
+
+def _call_hooks(hooks: Hooks, node: TapeNode, boxed: Boxed, *received: Boxed) -> Boxed:
+    """Calls hooks of a node. Each receives what the hook before it returned."""
+    for hook in tuple(hooks.values()):
+        result = hook(boxed, *received)
+        if result is not None:
+            boxed = _checked_tuple(result, boxed, hook, node)
+    return boxed
 
 
 def store_retained(node: TapeNode, slot: int, grad: Any, run: BackwardRun) -> None:
@@ -164,16 +167,15 @@ def _check_replacement(new: object, old: Tensor | None, hook: Callable[..., Any]
             f"{describe(new)} where no gradient had arrived. Return None where None came in."
         )
     mine, its = new._storage.array, old._storage.array
-    if mine.shape != its.shape:
-        raise AutogradError(
-            f"{_name(hook, node)}: it has changed the size of a gradient. Got {describe(mine)}, expected "
-            f"{describe(its)}. Return a gradient of the same shape."
-        )
-    if mine.dtype != its.dtype:
-        raise AutogradError(
-            f"{_name(hook, node)}: it has changed the type of a gradient. Got {describe(mine)}, expected "
-            f"{describe(its)}. Convert it back before returning it."
-        )
+    for what, kept, advice in (
+        ("size", mine.shape == its.shape, "Return a gradient of the same shape."),
+        ("type", mine.dtype == its.dtype, "Convert it back before returning it."),
+    ):
+        if not kept:
+            raise AutogradError(
+                f"{_name(hook, node)}: it has changed the {what} of a gradient. Got {describe(mine)}, "
+                f"expected {describe(its)}. {advice}"
+            )
 
 
 def _name(hook: Callable[..., Any], node: TapeNode) -> str:

@@ -72,12 +72,12 @@ class RunPlan:
         arrivals = itertools.count()
         edges: Sequence[Edge | None] = self.roots
         while True:
-            for node in [
-                edge[0] for edge in edges if edge and (self.members is None or edge[0] in self.needed)
-            ]:
-                waiting[node] = waiting.get(node, 1) - 1
-                if not waiting[node]:
-                    heappush(ready, (-node.sequence_nr, next(arrivals), node))
+            for edge in edges:
+                if edge and (self.members is None or edge[0] in self.needed):
+                    node = edge[0]
+                    waiting[node] = waiting.get(node, 1) - 1
+                    if not waiting[node]:
+                        heappush(ready, (-node.sequence_nr, next(arrivals), node))
             if not ready:
                 return order
             order.append(heappop(ready)[2])

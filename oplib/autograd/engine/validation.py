@@ -26,14 +26,17 @@ def validate_results(results: Gradients, node: TapeNode, representation: Gradien
             complex and its input real.
     """
     edges = node.edges
-    if len(results) != len(edges) and (
-        len(results) < len(edges) or any(extra is not None for extra in results[len(edges) :])
-    ):
+    check_count(results, len(edges), node, "input")
+    return validate_gradients(results, edges, node.name, representation)
+
+
+def check_count(results: Sequence[Any], count: int, node: TapeNode, of_what: str) -> None:
+    """Raises AutogradError if a node returned too few results, or further ones that are not None."""
+    if len(results) < count or any(extra is not None for extra in results[count:]):
         raise AutogradError(
             f"{node.name()}: it returned an incorrect number of gradients. Got {len(results)}, expected "
-            f"{len(edges)}, one for each input. Return None for an input without gradient."
+            f"{count}, one for each {of_what}. Return None for one without gradient."
         )
-    return validate_gradients(results, edges, node.name, representation)
 
 
 def validate_gradients(
@@ -110,7 +113,7 @@ def _fit(
     return grad
 
 
-def is_expandable(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+def is_expandable(shape: Sequence[int], to: Sequence[int]) -> bool:
     """Returns whether ``shape`` broadcasts to ``to``."""
     lead = len(to) - len(shape)
     return lead >= 0 and all(mine in (1, its) for mine, its in zip(shape, to[lead:], strict=True))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from oplib.autograd.array_functions.width import wide_plans, x64
-from oplib.autograd.nodes.node import TapeNode
+from oplib.autograd.nodes.edges import walk_nodes
 
 _WIDE = frozenset({np.dtype("float64"), np.dtype("complex128")})
 
@@ -22,17 +22,7 @@ def needs_64_bits(roots: Sequence[Any]) -> bool:
     if not wide_plans.any or x64.value:
         return False
     nodes = [getattr(root, "node", None) or getattr(root, "_grad_fn", None) for root in roots]
-    ahead: list[TapeNode] = [node for node in nodes if isinstance(node, TapeNode)]
-    reached = set(ahead)
-    while ahead:
-        node = ahead.pop()
-        if _is_wide(node):
-            return True
-        for edge in node.edges:
-            if edge is not None and edge[0] not in reached:
-                reached.add(edge[0])
-                ahead.append(edge[0])
-    return False
+    return any(map(_is_wide, walk_nodes(nodes)))
 
 
 def _is_wide(node: Any) -> bool:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from oplib.autograd.user_functions.trees import list_values
-from oplib.errors import StrategyError
 from oplib.tensor import upcalls
 from oplib.tracebacks import entry_point
 
 from .arguments import Function, take_tuple
 from .evaluation import evaluate, require_recorded
-from .jacobian import jacobian
+from .jacobian import check_strategy, jacobian
 from .products import take_scalar
 
 
@@ -56,11 +55,7 @@ def hessian(
                 [ 0., 12.]])
     """
     is_tuple, _ = take_tuple(inputs, "inputs", "hessian")
-    if outer_jacobian_strategy not in ("forward-mode", "reverse-mode"):
-        raise StrategyError(
-            'hessian: expected strategy to be either "forward-mode" or "reverse-mode". '
-            f"Got outer_jacobian_strategy={outer_jacobian_strategy!r}. Name one of them."
-        )
+    check_strategy("hessian", outer_jacobian_strategy)
     forward = outer_jacobian_strategy == "forward-mode"
     return jacobian(
         _make_gradient(func, is_tuple=is_tuple, forward=forward, strict=strict),

@@ -85,15 +85,11 @@ def jacobian(
                 _find_rows(index, output, at.tensors, create_graph=create_graph, strict=strict)
                 for index, output in enumerate(outputs.tensors)
             )
-    return outputs.untuple([at.untuple(row) for row in detach_results(matrix, create_graph=create_graph)])
+    return outputs.untuple(list(map(at.untuple, detach_results(matrix, create_graph=create_graph))))
 
 
 def _check_options(strategy: str, *, create_graph: bool, strict: bool, vectorize: bool) -> None:
-    if strategy not in ("forward-mode", "reverse-mode"):
-        raise StrategyError(
-            'jacobian: expected strategy to be either "forward-mode" or "reverse-mode". '
-            f"Got {strategy!r}. Forward mode is faster where the function has more outputs than inputs."
-        )
+    check_strategy("jacobian", strategy)
     forward = strategy == "forward-mode"
     if forward and create_graph:
         raise MissingRuleError(
@@ -110,6 +106,15 @@ def _check_options(strategy: str, *, create_graph: bool, strict: bool, vectorize
         raise MissingRuleError(
             "jacobian: forward mode is only implemented for vectorize=True. Got vectorize=False. Set "
             'vectorize=True, or strategy="reverse-mode".'
+        )
+
+
+def check_strategy(caller: str, strategy: str) -> None:
+    """Raises StrategyError for an unknown strategy."""
+    if strategy not in ("forward-mode", "reverse-mode"):
+        raise StrategyError(
+            f'{caller}: expected strategy to be either "forward-mode" or "reverse-mode". '
+            f"Got {strategy!r}. Forward mode is faster where the function has more outputs than inputs."
         )
 
 
@@ -158,7 +163,7 @@ def _find_all_rows(outputs: Tensors, inputs: Tensors, *, create_graph: bool) -> 
     total = sum(map(_count_items, outputs))
     grads: tuple[Tensor | None, ...] = (None,) * len(inputs)
     if total:
-        units = [box(rows) for rows in _make_basis(outputs)]
+        units = list(map(box, _make_basis(outputs)))
         grads = find_gradients(outputs, inputs, units, create_graph=create_graph, is_grads_batched=True)
     blocks = [
         _split_rows(make_zeros_like(tensor, (total,)) if grad is None else grad, outputs, tensor)
@@ -192,7 +197,7 @@ def _find_columns(func: Function, inputs: Tensors) -> tuple[bool, Matrix]:
             ]
             is_tuple, outputs = take_tuple(func(*duals), OUTPUTS, "jacobian")
             notes.append(is_tuple)
-            return [_read_tangent(output) for output in outputs]
+            return list(map(_read_tangent, outputs))
 
     columns = jax.vmap(push)(*_make_basis(inputs))
     return notes[-1], tuple(_split_columns(mapped, inputs) for mapped in columns)

@@ -9,10 +9,9 @@ import numpy as np
 
 from oplib.autograd.engine.backward_and_grad import grad
 from oplib.autograd.function import Function
-from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.errors import GradcheckError, describe
 from oplib.tensor import Tensor, box, needs_grad
-from oplib.tensor.devices.placement import find_other_device
+from oplib.tensor.shapes.filling import fill_like
 
 from .comparison import Matrix, Options
 from .coordinates import Vector, count_coordinates, from_rows, read_gradient, stack_rows
@@ -95,8 +94,7 @@ def _require_repeated(expected: Vector, other: Vector, tolerance: float, what: s
 
 def zeros_like(tensors: Sequence[Tensor]) -> list[Tensor]:
     """Returns zeros for each tensor, as gradients or as tangents."""
-    arrays = [tensor._storage.array for tensor in tensors]
-    return [box(ARRAYS.zeros(array.aval, find_other_device(array))) for array in arrays]
+    return [box(fill_like(tensor._storage.array, 0)) for tensor in tensors]
 
 
 class _UndefinedGrad(Function):

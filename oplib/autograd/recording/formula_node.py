@@ -91,7 +91,7 @@ class FormulaNode(SlottedNode):
                 return (None,) * plan.input_count
         if run.representation.tensor_mode:
             return self._apply_recorded(grads, present)
-        function = plan.sole if present is _ALL_GIVEN and plan.sole is not None else plan.backward(present)
+        function = (present is _ALL_GIVEN and plan.sole) or plan.backward(present)
         if not count and present is _ALL_GIVEN and plan.__class__ is DerivedPlan and config.compile_kernels:
             return run_without_residuals(function, grads[0])
         run_formula = function.run if config.compile_kernels else function.function
@@ -155,7 +155,7 @@ class FormulaNode(SlottedNode):
     def _apply_recorded(self, grads: Sequence[Any], present: tuple[bool, ...]) -> Sequence[Any]:
         plan, state = self.plan, modes.state
         saved: Any = self.saved
-        function = plan.sole if present is _ALL_GIVEN and plan.sole is not None else plan.backward(present)
+        function = (present is _ALL_GIVEN and plan.sole) or plan.backward(present)
         is_plain = saved.__class__ is tuple and self.kept is None and self.tangents is None
         if not is_plain or state.watchers or state.hook_pairs or not state.grad_enabled:
             return call_recorded(function, [*self.linked_residuals(), *grads])

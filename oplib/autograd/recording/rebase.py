@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -133,53 +134,32 @@ class CopySlices(TapeNode):
         (grad,) = grads
         if grad is None:
             return (None, None)
-        name = self._part_name
         if not run.representation.tensor_mode:
-            return self.chain.run(name, _PARTS[name], self.starts, grad)
+            return self.chain.run(*self._split, self.starts, grad)
         return call_recorded(self._function, with_starts([grad], self.starts))
 
     def read_operands(self, operands: list[Any]) -> Any:  # noqa: D102  described in TapeNode
         if self.starts:
             operands.append(self.starts)
-        return CopySlices.class_token, self.chain, self.dtype, self._part_name
+        return CopySlices.class_token, self.chain, self.dtype, self._split[0]
 
     def find_function(self, present: Mask) -> ArrayFunction:  # noqa: ARG002, D102  described in TapeNode
         return with_starts_first(self._function)
 
     @property
-    def _part_name(self) -> str:
-        return _NAMES[self.edges[0] is not None, self.edges[1] is not None]
+    def _split(self) -> tuple[Mask, Callable[..., Any]]:
+        """Whether each edge has a gradient, and the function of these."""
+        wanted = tuple(map(bool, self.edges))
+        return wanted, partial(_split, *wanted)
 
     @property
     def _function(self) -> ArrayFunction:
-        name = self._part_name
-        return make_tape_function(self.chain, name, _PARTS[name], "CopySlices")
+        return make_tape_function(self.chain, *self._split, "CopySlices")
 
 
-def _overwrite(chain: Chain, grad: Any, starts: Any) -> Any:
-    return chain.put(grad, jnp.zeros((), chain.part_dtype(grad.dtype)), starts)
-
-
-def _divide(chain: Chain, grad: Any, starts: Any) -> tuple[Any, Any]:
-    return _overwrite(chain, grad, starts), chain.get(grad, starts)
-
-
-def _keep_old(chain: Chain, grad: Any, starts: Any) -> tuple[Any, None]:
-    return _overwrite(chain, grad, starts), None
-
-
-def _keep_new(chain: Chain, grad: Any, starts: Any) -> tuple[None, Any]:
-    return None, chain.get(grad, starts)
-
-
-def _drop(chain: Chain, grad: Any, starts: Any) -> tuple[None, None]:  # noqa: ARG001  same signature as the others
-    return None, None
-
-
-_NAMES = {
-    (True, True): "divide",
-    (True, False): "keep_old",
-    (False, True): "keep_new",
-    (False, False): "drop",
-}
-_PARTS = {"divide": _divide, "keep_old": _keep_old, "keep_new": _keep_new, "drop": _drop}
+def _split(keeps_old: bool, keeps_new: bool, chain: Chain, grad: Any, starts: Any) -> tuple[Any, Any]:
+    zeros = jnp.zeros((), chain.part_dtype(grad.dtype))
+    return (
+        chain.put(grad, zeros, starts) if keeps_old else None,
+        chain.get(grad, starts) if keeps_new else None,
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -100,7 +100,7 @@ def _pull(chain: Chain, grad: Any, starts: Any) -> tuple[Any]:
 
 
 def make_tape_function(
-    chain: Chain, name: str, compute: Callable[[Chain, Any, Any], Any], label: str
+    chain: Chain, name: Hashable, compute: Callable[[Chain, Any, Any], Any], label: str
 ) -> ArrayFunction:
     """Returns a function of a chain as an array function of a gradient and of starts. The chain keeps it."""
     function = chain.tape_functions.get(name)

@@ -229,9 +229,7 @@ class SavedTensor:
 
     def free(self) -> None:
         """Drops the value, or the packed object."""
-        self._pairs = ()
-        self._array = self._packed = self._edge = self._original = None
-        self._storage = NOBODY
+        self.__dict__ = {"_pairs": ()}  # at once, among threads
 
 
 def link(tensor: Tensor, edge: Edge) -> None:

@@ -137,7 +137,7 @@ class SlottedNode(TapeNode):
     @property
     def saved_tensors(self) -> tuple[Tensor, ...]:
         """All saved values as tensors with history. An intermediate of the formula has none."""
-        return tuple([self.unpack_slot(index) for index in range(len(self.plan.sources))])
+        return tuple(map(self.unpack_slot, range(len(self.plan.sources))))
 
     def __dir__(self) -> list[str]:
         """Lists what can be read: a node that has saved nothing has no ``_saved_<name>``, as on torch."""
@@ -244,7 +244,7 @@ def make_saved_properties(names: tuple[str, ...]) -> Mapping[str, property]:
 
 def _make_value_property(name: str) -> property:
     def read(self: SlottedNode) -> Any:
-        return _sole([self.unpack_slot(index) for index in self.find_slots(name)])
+        return _sole(list(map(self.unpack_slot, self.find_slots(name))))
 
     return property(read, doc=f"What was saved of '{name}', with its history; None where it was not needed.")
 

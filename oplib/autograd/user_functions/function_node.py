@@ -10,6 +10,7 @@ import jax
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
 from oplib.autograd.array_functions.masks import spread
+from oplib.autograd.engine.validation import check_count
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.creation import tell_creation
 from oplib.autograd.nodes.error import Error
@@ -175,14 +176,9 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         """Checks the results of the user's backward, and picks the gradients of tensor arguments."""
         listed = results if isinstance(results, tuple) else (results,)
         count = self._argument_count
-        if len(listed) != count and (
-            len(listed) < count or any(extra is not None for extra in listed[count:])
-        ):
-            raise AutogradError(
-                f"{self.name()}: it returned an incorrect number of gradients. Got {len(listed)}, expected "
-                f"{count}, one for each argument of forward. Return None for an argument without gradient."
-            )
-        leaves: Sequence[Any] = listed if len(listed) == count else listed[:count]
+        if len(listed) != count:
+            check_count(listed, count, self, "argument of forward")
+        leaves: Sequence[Any] = listed[:count]
         if self._argument_specs:
             leaves = flatten_gradients(leaves, self._argument_specs, self.name())
         elif _GRADIENTS.issuperset(map(type, leaves)) and False not in self._tensor_flags:

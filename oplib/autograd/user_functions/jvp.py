@@ -31,8 +31,8 @@ def push_tangents_through(
     """
     versions = {id(tangent): tangent._version for tangent in operands[1] if tangent is not None}
     tangents = call_jvp(ctx, *operands)
-    dirty = {id(tensor) for tensor in ctx.dirty_tensors}
-    constant = {id(tensor) for tensor in ctx.non_differentiable}
+    dirty = {*map(id, ctx.dirty_tensors)}
+    constant = {*map(id, ctx.non_differentiable)}
     for index, tangent in enumerate(tangents):
         leaf, output = leaves[index], outputs[index]
         if isinstance(output, Tensor):

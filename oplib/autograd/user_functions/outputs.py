@@ -77,8 +77,8 @@ def _dirty(
     ctx: BackwardCFunction, leaves: Sequence[Any], inputs: Sequence[Tensor], *, recording: bool
 ) -> set[int]:
     """Checks and counts the declared writes. Returns the ids of the tensors."""
-    returned = {id(leaf) for leaf in leaves}
-    input_ids = {id(tensor) for tensor in inputs}
+    returned = {*map(id, leaves)}
+    input_ids = {*map(id, inputs)}
     for tensor in ctx.dirty_tensors:
         if id(tensor) not in input_ids:
             told = f"{ctx.name()}: mark_dirty() received a tensor that is not an input of forward."
@@ -98,7 +98,7 @@ def _dirty(
             )
         refuse_shared_items(tensor, ctx.name(), is_recorded=lambda: recording)
         tensor._storage.version += 1
-    return {id(tensor) for tensor in ctx.dirty_tensors}
+    return {*map(id, ctx.dirty_tensors)}
 
 
 def _refuse_written_views(ctx: BackwardCFunction, leaves: Sequence[Any]) -> None:

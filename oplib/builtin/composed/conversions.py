@@ -174,7 +174,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
         >>> oplib.unravel_index(oplib.tensor([4, 1]), (2, 3))
         (tensor([1, 0]), tensor([1, 1]))
     """
-    sizes = (shape,) if isinstance(shape, int) else tuple(int(size) for size in shape)
+    sizes = (shape,) if isinstance(shape, int) else tuple(map(int, shape))
     if np.dtype(getattr(indices, "dtype", bool)).kind not in "iu":
         raise ArgumentTypeError("expected 'indices' to be integer dtype", "Convert them.")
     if any(size < 0 for size in sizes):

@@ -54,7 +54,7 @@ def _read_sublists(arguments: list[Any]) -> tuple[str, list[Any]]:
         return "".join("..." if number is Ellipsis else _LETTERS[number] for number in numbers)
 
     count = len(arguments) // 2
-    equation = ",".join(render(numbers) for numbers in arguments[1 : 2 * count : 2])
+    equation = ",".join(map(render, arguments[1 : 2 * count : 2]))
     if len(arguments) % 2:
         equation += f"->{render(arguments[-1])}"
     return equation, arguments[: 2 * count : 2]
@@ -143,7 +143,7 @@ def float_power(input: Any, exponent: Any) -> Any:
         ...     print(oplib.float_power(oplib.tensor([2, 3]), 0.5))
         tensor([1.4142, 1.7321], dtype=oplib.float64)
     """
-    is_complex = any(_is_complex(operand) for operand in (input, exponent))
+    is_complex = any(map(_is_complex, (input, exponent)))
     dtype = np.dtype(np.complex128 if is_complex else np.float64)
     first, second = (
         ops._to_copy(operand, dtype)

@@ -45,7 +45,7 @@ def read_subscripts(index: Any, shape: tuple[int, ...]) -> list[Any]:
         TracingError: a mask is traced, so its number of items is unknown.
     """
     items = [_read_one(item) for item in list_subscripts(index)]
-    consumed = sum(_count_dims(item) for item in items)
+    consumed = sum(map(_count_dims, items))
     if consumed > len(shape):
         raise DimensionError(
             f"index: too many indices for tensor of dimension {len(shape)}. Got {consumed}. Remove some."

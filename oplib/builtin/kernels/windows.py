@@ -151,7 +151,7 @@ class Windows:
         return jax.linear_transpose(gather, image)(items)[0]
 
     def _offsets(self) -> Any:
-        return itertools.product(*(range(size) for size in self.kernel))
+        return itertools.product(*map(range, self.kernel))
 
     def _shift(self, padded: Any, offset: Sequence[int], lead: int) -> Any:
         starts = [index * hole for index, hole in zip(offset, self.dilation, strict=True)]

@@ -46,7 +46,7 @@ class Structure(Entries):
     @property
     def written_count(self) -> int:
         """Returns the number of flat arrays that are new values of written arguments."""
-        return sum(count_arrays(entry) for entry in self.entries[: self.written])
+        return sum(map(count_arrays, self.entries[: self.written]))
 
     def without_written(self) -> Structure:
         """Returns the structure of the declared returns alone."""

@@ -82,7 +82,7 @@ class Placement:
 
     def spread(self, axes: Axes, chosen: dict[str, Any]) -> PartitionSpec:
         """Returns the sharding of an array with these axes."""
-        return PartitionSpec(*(chosen.get(name) for name in axes))
+        return PartitionSpec(*map(chosen.get, axes))
 
     def measure(self, axes: Axes, chosen: dict[str, Any], extents: dict[str, int]) -> tuple[int, ...]:
         """Returns the shape of the part of an array with these axes."""
@@ -92,7 +92,7 @@ class Placement:
 
     def write(self) -> str:
         """Returns the rule in the notation of ``custom_partitioning``."""
-        sides = (", ".join(" ".join(axes) for axes in side) for side in (self.operands, self.results))
+        sides = (", ".join(map(" ".join, side)) for side in (self.operands, self.results))
         return " -> ".join(sides)
 
 

@@ -78,4 +78,4 @@ def refuse_reduced(values: Iterable[Any], *, op: str) -> None:
 
 def describe_axes(axes: Iterable[Any]) -> str:
     """Returns mesh axes as text, for errors."""
-    return ", ".join(repr(axis) for axis in sorted(axes, key=str)) or "none"
+    return ", ".join(map(repr, sorted(axes, key=str))) or "none"

@@ -83,7 +83,7 @@ def _refuse_some_axes(context: Any, op: str) -> None:
 
 
 def _join(names: Iterable[Any]) -> str:
-    return ", ".join(repr(name) for name in sorted(map(str, names)))
+    return ", ".join(map(repr, sorted(map(str, names))))
 
 
 def _batch(args: Any, dims: Any, *, op: str, is_ordered: bool) -> Any:
@@ -134,6 +134,6 @@ def make_host_call(
     def call(*arrays: Any) -> tuple[Any, ...]:
         if any_traced(arrays):
             return tuple(call_host(run, shapes, arrays, op=op))
-        return tuple(jnp.array(result) for result in run(*arrays))
+        return tuple(map(jnp.array, run(*arrays)))
 
     return call

@@ -119,7 +119,7 @@ def _show_nested(values: np.ndarray[Any, Any], cut: list[bool], layout: _Layout,
 
 
 def _show_row(values: np.ndarray[Any, Any], is_cut: bool, layout: _Layout, indent: int) -> str:
-    items = [layout.write(value) for value in values.tolist()]
+    items = list(map(layout.write, values.tolist()))
     if is_cut:
         items.insert(printing.options.edgeitems, " ..." if items else "...")
     per_line = max(1, (printing.options.linewidth - indent) // (layout.width + 2))

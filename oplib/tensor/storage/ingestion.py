@@ -212,7 +212,7 @@ def _stack(data: Any) -> jax.Array:
     """Stacks nested sequences axis by axis. numpy cannot read traced values."""
     if not isinstance(data, (list, tuple)):
         return to_array(data, None, None)
-    parts = [_stack(item) for item in data]
+    parts = list(map(_stack, data))
     if len({part.shape for part in parts}) > 1:
         raise DataError(
             f"tensor: items of a sequence must have one shape. Got {describe(parts)}. "

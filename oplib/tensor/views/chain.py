@@ -54,8 +54,8 @@ class Chain:
         self._is_injective = all(frame.is_injective for frame in frames)
         self.is_identity = all(frame.is_identity for frame in frames)
         self.is_large = is_large(self.in_shape) and not self.is_identity and 0 not in self.shape
-        self.tape_functions: dict[str, Any] = {}
-        self._forms: dict[str, Forms] = {}
+        self.tape_functions: dict[Hashable, Any] = {}
+        self._forms: dict[Hashable, Forms] = {}
         self._extensions: dict[Frame, tuple[Chain, Combine]] = {}
         self._parts: dict[int, tuple[ref[Any], ref[Any]]] = {}  # base and view, by the id of the base
         self._calls: set[Hashable] = set()  # of large bases
@@ -277,7 +277,7 @@ class Chain:
             return self.run("pull", Chain.pull, starts, grad)
         return inverse.run("get", Chain.get, (), grad)
 
-    def run(self, name: str, function: Callable[..., Any], starts: Starts, *arrays: Any) -> Any:
+    def run(self, name: Hashable, function: Callable[..., Any], starts: Starts, *arrays: Any) -> Any:
         """Runs a function of this chain, arrays and starts. It is compiled if the arrays are concrete.
 
         Starts are operands, so that other starts do not compile again. In a trace and on several devices they

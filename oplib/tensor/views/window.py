@@ -95,7 +95,7 @@ class Window(Frame):
         fresh = [index for index, axis in enumerate(self.axes) if axis is None]
         part = lax.expand_dims(lax.squeeze(part, fresh), range(len(self._kept), len(self.in_shape)))
         order = [*self._kept, *self._dropped]
-        part = lax.transpose(part, [order.index(axis) for axis in range(len(order))])
+        part = lax.transpose(part, list(map(order.index, range(len(order)))))
         if not self.moving and not self._has_steps:
             return part
         full = self._spread(starts)

@@ -267,6 +267,7 @@ def _number_examples(size: int, arrays: Sequence[Any]) -> Any:
     if sharding is None or sharding.mesh.empty or sharding.spec[0] is None:
         return numbers
     spec = jax.sharding.PartitionSpec(sharding.spec[0])
-    if isinstance(arrays[0], Tracer):
-        return jax.sharding.reshard(numbers, jax.sharding.NamedSharding(sharding.mesh, spec))
-    return jax.device_put(numbers, jax.sharding.NamedSharding(arrays[0].sharding.mesh, spec))
+    is_traced = isinstance(arrays[0], Tracer)
+    mesh = sharding.mesh if is_traced else arrays[0].sharding.mesh
+    place = jax.sharding.reshard if is_traced else jax.device_put
+    return place(numbers, jax.sharding.NamedSharding(mesh, spec))

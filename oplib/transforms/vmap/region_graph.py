@@ -301,7 +301,7 @@ class RegionGraph:
         first_extra = plan.input_count + len(plan.outputs)
         extras = [plan.extras is not None and source >= first_extra for source in plan.sources]
         values = list(map(self._outer_value, state.values, extras))
-        reads = [self._outer_value(value) for value in state.reads]
+        reads = list(map(self._outer_value, state.reads))
         mapped = find_mapped_plan(
             plan,
             self._size,

@@ -225,7 +225,7 @@ def _splice(level: MapLevel, function: BatchFunction, tensors: Sequence[Tensor])
         outer.extend(function([box for box, _, _ in opened], [batched for _, batched, _ in opened]))
 
     arrays = call_unmapped(level.index, [tensor._storage.array for tensor in tensors], run)
-    results = [ARRAYS.box(array) for array in arrays]
+    results = list(map(ARRAYS.box, arrays))
     if node is not None:
         node.function, node.level, node.tensors, node.placeholders = function, level, tensors, placeholders
         _attach(node, results, outer)
@@ -251,8 +251,8 @@ def _open(
 
 def _attach(node: SplicedNode, results: Sequence[Tensor], outer: Sequence[Tensor]) -> None:
     """Makes a node the node of the results of a call."""
-    node.edges = tuple(gradient_edge(tensor) for tensor in node.tensors)
-    node.outer_edges = tuple(gradient_edge(tensor) for tensor in outer)
+    node.edges = tuple(map(gradient_edge, node.tensors))
+    node.outer_edges = tuple(map(gradient_edge, outer))
     node.input_metadata = tuple(jax.typeof(tensor._storage.array) for tensor in results)
     number_node(node, modes.state)
     for slot, (result, edge) in enumerate(zip(results, node.outer_edges, strict=True)):

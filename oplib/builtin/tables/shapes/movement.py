@@ -9,6 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
+from oplib.autograd.engine.validation import is_expandable
 from oplib.builtin.kernels import partition_rules as partition, view_rules as rules
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.dtype_classes import ALL
@@ -22,8 +23,7 @@ from oplib.tensor import default_int_dtype, result_type
 
 def _sum_to_size(self: Any, size: Sequence[int]) -> Any:
     lead = self.ndim - len(size)
-    fits = lead >= 0 and all(want in (1, have) for have, want in zip(self.shape[lead:], size, strict=True))
-    if not fits:
+    if not is_expandable(size, self.shape):
         raise ArgumentError(
             f"size {list(size)} is not expandable to that of the tensor",
             "Pass a size that broadcasts to the tensor's shape.",
