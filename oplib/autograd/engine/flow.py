@@ -11,14 +11,18 @@ from heapq import heappop, heappush
 from typing import Any, ClassVar
 
 from oplib.autograd.anomaly_mode import refuse_nan
-from oplib.autograd.nodes.gradient_representation import GradientRepresentation
+from oplib.autograd.nodes.gradient_representation import ARRAYS, GradientRepresentation
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.autograd.nodes.scopes import enter_scope
 from oplib.modes import call_in_grad_mode, modes
+from oplib.tensor import upcalls
 
 from .node_hooks import fit_received, run_post_hooks, run_pre_hooks, run_tensor_hooks
 from .plan import RunPlan
 from .validation import validate_results
+
+_MOST_LISTED = 8
+"""The gradients that may wait for one compiled call, of which XLA compiles one for each count."""
 
 Ready = tuple[int, int, TapeNode, list[Any]]
 """A node whose gradients have all arrived: its place in the order, and the gradients."""
@@ -167,17 +171,36 @@ class Flow:
     def _collect(
         self, waiting: dict[TapeNode, int], node: TapeNode, slot: int, grad: Any
     ) -> list[Any] | None:
-        """Adds one of several gradients of a node. Returns the sums when the last one has arrived."""
+        """Adds one of several gradients of a node. Returns the sums when the last one has arrived.
+
+        The last gradients of a slot, if small, wait in a list. One compiled call adds them in their order.
+        """
         buffer = self.buffers.get(node)
         if buffer is None:
             buffer = self.buffers[node] = [None] * (1 if node.has_one_slot else len(node.input_metadata))
+        missing = waiting[node] = waiting[node] - 1
         if grad is not None:
             if node.fits_gradients:  # those that arrive may have several shapes
                 grad = self.fit_received(node, _put_alone(grad, slot, node))[slot]
             held = buffer[slot]
-            buffer[slot] = grad if held is None else self.representation.add(held, grad)
-        missing = waiting[node] = waiting[node] - 1
-        return None if missing else self.buffers.pop(node)
+            if held is None:
+                buffer[slot] = grad
+            elif held.__class__ is list:
+                held.append(grad)
+            elif (
+                0 < missing < _MOST_LISTED
+                and node.has_one_slot
+                and self.representation is ARRAYS
+                and _may_wait(held)
+            ):
+                buffer[slot] = [held, grad]
+            else:
+                buffer[slot] = self.representation.add(held, grad)
+        if missing:
+            return None
+        received = self.buffers.pop(node)
+        first = received[0]
+        return [upcalls.add_arrays(*first)] if first.__class__ is list else received
 
     def _capture(self, node: TapeNode, grads: list[Any]) -> bool:
         """Captures requested gradients: before the hooks if the node runs too, else after tensor hooks."""
@@ -195,6 +218,11 @@ class Flow:
     def run_tensor_hooks(self, node: TapeNode, grads: list[Any]) -> None:
         """Runs the tensor hooks at the slots of a node, which change ``grads``."""
         run_tensor_hooks(node, grads, self)
+
+
+def _may_wait(grad: Any) -> bool:
+    """Returns whether gradients are too small for memory to matter, and XLA rounds each of their sums."""
+    return grad.size <= 1 << 14 and grad.dtype.itemsize > 2
 
 
 def _put_alone(grad: Any, slot: int, node: TapeNode) -> list[Any]:

@@ -1,10 +1,13 @@
 """The engine's contract, E.1 to E.9."""
 
 import gc
+import operator
 import sys
 import weakref
 from contextlib import nullcontext
+from functools import reduce
 
+import numpy as np
 import pytest
 
 import oplib
@@ -17,6 +20,7 @@ from oplib.autograd.engine.engine import (
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.errors import AutogradError, SavedTensorError
 from oplib.modes import modes
+from oplib.tensor import upcalls
 from tests.autograd.branches import run_two_branches
 from tests.autograd.functions import Probe
 from tests.threads import run_in_threads
@@ -43,6 +47,54 @@ def test_a_wide_fan_in_is_summed_once_per_edge(node, output, numbers):
     top = node(*[(node(edge), 0) for _ in range(100)])
     output(top).backward()
     assert numbers(leaf.grad) == 100.0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64", "complex64"])
+@pytest.mark.parametrize("count", [2, 3, 5, 8, 9, 19])
+@pytest.mark.usefixtures("with_64_bits")
+def test_the_gradients_of_a_slot_are_added_in_the_order_of_their_arrival(count, dtype):
+    rng = np.random.default_rng(count)
+    factors = rng.standard_normal(count) * 10.0 ** rng.integers(-3, 4, count)
+    factors = [oplib.tensor(float(factor), dtype=getattr(oplib, dtype)) for factor in factors]
+    due = reduce(operator.add, [factor.numpy(force=True) for factor in reversed(factors)])
+    leaf = oplib.ones(3, dtype=getattr(oplib, dtype), requires_grad=True)
+    total = sum(leaf * factor for factor in factors)
+    total.backward(oplib.ones_like(total))
+    assert leaf.grad.tolist() == [due.item()] * 3
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype", "calls"), [(3, "float32", 1), (3, "float16", 4), (20_000, "float32", 4)]
+)
+def test_small_gradients_of_a_slot_are_added_by_one_call_and_large_ones_at_once(
+    size, dtype, calls, monkeypatch
+):
+    made, add = [], upcalls.add_arrays
+    monkeypatch.setattr(upcalls, "add_arrays", lambda *arrays: made.append(len(arrays)) or add(*arrays))
+    leaf = oplib.ones(size, dtype=getattr(oplib, dtype), requires_grad=True)
+    sum(leaf * float(factor) for factor in range(5)).sum().backward()
+    assert (len(made), sum(made) - len(made)) == (calls, 4)
+    assert leaf.grad.tolist() == [10.0] * size
+
+
+def test_an_absent_gradient_may_be_the_last_of_several(numbers):
+    x, y = (oplib.tensor(value, requires_grad=True) for value in (2.0, 3.0))
+
+    class First(oplib.autograd.Function):
+        @staticmethod
+        def forward(ctx, one, other):
+            return one * other
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad, None
+
+    shared = x * y
+    last = First.apply(y, shared)  # runs after the others
+    others = [shared * 2, shared * 3, shared * 4]
+    (last + sum(others)).backward()
+    assert numbers(x.grad) == 27.0
+    assert numbers(y.grad) == 19.0
 
 
 @pytest.mark.spec("E.1")
