@@ -8,6 +8,7 @@ function returns. The backward pass maps the resulting program.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ from jax.core import Tracer
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask, has_gradient
 from oplib.autograd.array_functions.filled_plan import FilledPlan, call_jaxpr
 from oplib.autograd.array_functions.masks import pick_given
+from oplib.autograd.array_functions.width import x64
 from oplib.autograd.engine.node_hooks import run_post_hooks, run_pre_hooks
 from oplib.autograd.engine.plan import RunPlan
 from oplib.autograd.engine.run import Run
@@ -26,6 +28,7 @@ from oplib.autograd.nodes.node import NOBODY, Edge, SavedArray, SavedState, Tape
 from oplib.autograd.recording.formula_node import FormulaNode
 from oplib.autograd.saved.saved_tensor import link, second_pass_error
 from oplib.errors import AutogradError
+from oplib.library.carrier.program_key import read_program
 from oplib.modes import modes
 from oplib.tensor import Tensor
 
@@ -116,9 +119,7 @@ def trace_node(node: TapeNode, *, ends_here: bool) -> SavedState:
         return SavedState(FilledPlan(unused, (False,) * len(node.edges), slots, 0), is_freed=True)
     shapes = [*(jax.typeof(value.array) for value in values), *pick_given(slots)]
     closed = jax.make_jaxpr(run_once)(*shapes)
-    function = ArrayFunction(call_jaxpr(closed.jaxpr, tuple(wanted)), node.name(), compiled=False)
-    plan = FilledPlan(function, tuple(wanted), slots, len(closed.consts) + len(values))
-    plan.token = None  # each call has a program of its own
+    plan = _find_plan(closed.jaxpr, node.name(), tuple(wanted), slots, len(closed.consts) + len(values))
     histories = [isinstance(constant, Tracer) for constant in closed.consts if _may_have_history(constant)]
     if histories and not any(histories):
         # The backward made them, as by oplib.zeros(1), or they are of tensors from outside of the map.
@@ -126,6 +127,23 @@ def trace_node(node: TapeNode, *, ends_here: bool) -> SavedState:
         jax.eval_shape(run_recorded, *shapes)
     constants = [SavedArray(array, NOBODY, 0, None) for array in closed.consts]
     return SavedState(plan, [*constants, *values], is_linked=state.is_linked and not any(histories))
+
+
+_find_known = lru_cache(maxsize=256)(lambda key: list[FilledPlan]())  # noqa: ARG005  equal keys have one list
+
+
+def _find_plan(jaxpr: Any, name: str, wanted: Mask, slots: Sequence[Any], count: int) -> FilledPlan:
+    """Returns the plan of a traced backward. From the second trace on, the same program is compiled once."""
+    try:
+        known = _find_known((read_program(jaxpr), name, wanted, *slots, x64.value))
+    except TypeError:  # it has no key
+        known = []
+    if len(known) < 2:
+        function = ArrayFunction(call_jaxpr(jaxpr, wanted), name, compiled=bool(known))
+        known.append(FilledPlan(function, wanted, slots, count))
+        if not function.compiled:
+            known[0].token = None  # each call has a program of its own
+    return known[-1]
 
 
 def _read_from(node: Any, arrays: Sequence[Any]) -> TapeNode:

@@ -185,6 +185,45 @@ def test_a_tensor_that_a_function_has_saved_may_not_be_written_after_the_map(x):
         y.sum().backward()
 
 
+class Scaled(Function):
+    """A product with a number, which the class holds. Its backward computes in two steps."""
+
+    generate_vmap_rule = True
+    number = 3.0
+
+    @staticmethod
+    def forward(x):
+        return x * Scaled.number
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return (g * Scaled.number) / (x / x)
+
+
+def test_a_backward_of_the_same_steps_is_compiled_once_and_one_of_others_is_not_mistaken_for_it(x):
+    for number in (3.0, 3.0, 3.0, 4.0, -0.0, 0.0, 0.0, -0.0, 3.0):
+        Scaled.number = number
+        y = oplib.vmap(Scaled.apply)(x)
+        found = grad(y.sum(), x)[0].numpy()
+        np.testing.assert_array_equal(
+            np.copysign(1, found) * (1 + abs(found)), np.copysign(1 + abs(number), number)
+        )
+
+
+def test_the_second_trace_of_a_backward_is_compiled_and_later_passes_find_it(x):
+    t = oplib.tensor(np.arange(10.0).reshape(2, 5) + 1, requires_grad=True)  # a shape of this test alone
+    Scaled.number = 3.0
+    plans = [oplib.vmap(Scaled.apply)(t).grad_fn.plan for _ in range(3)]
+    assert plans[0] is not plans[1]
+    assert plans[1] is plans[2]
+    assert [plan.backward((True,)).compiled for plan in plans] == [False, True, True]
+
+
 # Nodes of views ---------------------------------------------------------------------------------------------
 
 
