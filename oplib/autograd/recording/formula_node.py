@@ -10,7 +10,13 @@ from typing import Any
 
 import jax
 
-from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan, DerivedPlan, Mask
+from oplib.autograd.array_functions.array_function import (
+    ArrayFunction,
+    BackwardPlan,
+    DerivedPlan,
+    Forwarding,
+    Mask,
+)
 from oplib.autograd.array_functions.compilation import is_uncompiled
 from oplib.autograd.array_functions.masks import mask_given
 from oplib.autograd.nodes.accumulate import gradient_edge
@@ -92,6 +98,8 @@ class FormulaNode(SlottedNode):
         if run.representation.tensor_mode:
             return self._apply_recorded(grads, present)
         function = (present is _ALL_GIVEN and plan.sole) or plan.backward(present)
+        if function.__class__ is Forwarding:
+            return function.run(*grads)
         if not count and present is _ALL_GIVEN and plan.__class__ is DerivedPlan and config.compile_kernels:
             return run_without_residuals(function, grads[0])
         run_formula = function.run if config.compile_kernels else function.function
@@ -156,6 +164,8 @@ class FormulaNode(SlottedNode):
         plan, state = self.plan, modes.state
         saved: Any = self.saved
         function = (present is _ALL_GIVEN and plan.sole) or plan.backward(present)
+        if function.__class__ is Forwarding:  # as in torch, a gradient that is passed on keeps its history
+            return function.run(*grads)
         is_plain = saved.__class__ is tuple and self.kept is None and self.tangents is None
         if not is_plain or state.watchers or state.hook_pairs or not state.grad_enabled:
             return call_recorded(function, [*self.linked_residuals(), *grads])

@@ -10,7 +10,7 @@ from typing import Any
 
 from jax.core import Tracer
 
-from oplib.autograd.array_functions.array_function import ArrayFunction, Arrays, Forwarding
+from oplib.autograd.array_functions.array_function import ArrayFunction, Arrays
 from oplib.autograd.array_functions.compilation import is_jit_disabled
 from oplib.tensor.devices.device import jax_config
 from oplib.tensor.storage.constants import is_shareable, is_shared, mark_shared
@@ -19,8 +19,6 @@ from oplib.tensor.storage.escape import is_inside_trace
 
 def run_without_residuals(function: ArrayFunction, grad: Any) -> Arrays:
     """Runs a formula that reads one gradient only. Small results for a shared array are kept and shared."""
-    if isinstance(function, Forwarding):  # it computes nothing
-        return function.run(grad)
     kept = function.kept
     if (
         kept is not None

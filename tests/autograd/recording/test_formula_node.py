@@ -116,6 +116,26 @@ def test_under_create_graph_saved_inputs_and_outputs_have_their_history() -> Non
     np.testing.assert_allclose(by_y.numpy(), np.exp(X), rtol=1e-6)
 
 
+def test_under_create_graph_a_gradient_that_is_only_passed_on_keeps_its_history() -> None:
+    x, y, w = leaf(X), leaf(Y), leaf(X)
+    entering = w * 2
+    total = (x + y).clone()
+    by_x, by_y = oplib.autograd.grad(total, (x, y), entering, create_graph=True)
+    assert by_x.grad_fn is by_y.grad_fn is entering.grad_fn
+    assert by_x is not entering
+    (by_w,) = oplib.autograd.grad((by_x * by_x + by_y).sum(), w)
+    np.testing.assert_allclose(by_w.numpy(), 8 * X + 2, rtol=1e-6)
+
+
+def test_a_gradient_that_is_passed_on_to_several_places_is_not_changed_by_a_hook_at_one() -> None:
+    x, y = leaf(X), leaf(Y)
+    first, second = x * 1, y * 1
+    first.register_hook(lambda grad: grad * 10)
+    total = first + second
+    by_x, by_y = oplib.autograd.grad(total.sum(), (x, y), create_graph=True)
+    assert (by_x.tolist(), by_y.tolist()) == ([10.0, 10.0], [1.0, 1.0])
+
+
 def test_saved_tensors_of_a_leaf_stand_for_the_leaf_itself() -> None:
     x = leaf(X)
     (result,) = call(lambda x: (jnp.sin(x),), x)
