@@ -93,7 +93,7 @@ def _make_tuple_converter(converters: list[Converter]) -> Converter:
 
 def _convert_items(convert: Converter, items: list[Any]) -> list[Any]:
     try:
-        return [convert(item) for item in items]
+        return list(map(convert, items))
     except UnfitError:  # run again to find the item
         return [_convert_item(convert, item, index) for index, item in enumerate(items)]
 

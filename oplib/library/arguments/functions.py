@@ -138,7 +138,7 @@ class _ClosureSearch:
                 self._parents.setdefault(id(part), []).append(id(value))
                 pending.append(part)
         self._leading: set[int] = set()
-        reached = [id(leaf) for leaf in self.leaves]
+        reached = list(map(id, self.leaves))
         while reached:
             key = reached.pop()
             if key not in self._leading:

@@ -53,7 +53,7 @@ def box_results(outputs: Sequence[Any]) -> list[Tensor]:
     state = modes.state
     if cuts_results(state):
         outputs = list(map(stop, outputs))
-    boxed = [box(output) for output in outputs]
+    boxed = list(map(box, outputs))
     if state.tracing is not None:
         for tensor in boxed:
             tensor._scope = state.tracing_scope

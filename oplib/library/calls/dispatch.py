@@ -246,7 +246,7 @@ class Dispatcher:
         """Calls the op on arrays, and returns the new values of written arguments before the results."""
         values = self.binder.bind(args, kwargs, op=self.name)
         layout, flat = make_layout(self.schema, values, self.record.operand, op=self.name)
-        arrays = [unbox(value) for value in (draw_keys(flat) if self._draws else flat)]
+        arrays = list(map(unbox, draw_keys(flat) if self._draws else flat))
         structure, outputs = self._run_on_arrays(layout, arrays, device=find_device(self.record, values))
         return structure.arrange(outputs)
 
@@ -259,7 +259,7 @@ class Dispatcher:
         structure, outputs = self._run_on_arrays(layout, flat, device=find_device(self.record, values))
         if arrays_wanted:
             return structure.arrange(outputs)
-        return structure.arrange([Tensor.from_array(output) for output in outputs])
+        return structure.arrange(list(map(Tensor.from_array, outputs)))
 
     def call_on_tensors(self, layout: Layout, flat: list[Any], values: list[Any]) -> Any:
         """Does one call with a Tensor among its bound arguments, without tangents."""
@@ -268,7 +268,7 @@ class Dispatcher:
         if self.record.is_eager and not self._uses_jvp_rule(flat):
             result = self._run_on_tensors(values)
             if self._needs_comparison:
-                unboxed = [unbox(value) for value in flat]
+                unboxed = list(map(unbox, flat))
                 structure, tensors = split_tensor_results(self.record, result)
                 compare_with_fake(self.record, layout, unboxed, (structure, list(map(unbox, tensors))))
                 self._needs_comparison = False

@@ -139,7 +139,7 @@ class FastPath:
         """
         self._lasting = self._lasting or frozenset(self._objects)  # before any code was written
         alive = pick_given(one() for one in self._written)
-        self._written = [ref(code) for code in alive]
+        self._written = list(map(ref, alive))
         for name in self._objects.keys() - self._lasting.union(*[code.co_names for code in alive]):
             del self._objects[name]
 

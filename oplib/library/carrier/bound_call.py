@@ -416,13 +416,13 @@ class BoundCall:
         """Returns the structure of the results by tracing the kernel; fake kernels do not count."""
         # On a mesh, the sharding of a whole kernel's results may be unknown.
         if self.record.sharding is not None:
-            arrays = [shape_of(value) for value in arrays]
+            arrays = list(map(shape_of, arrays))
         return jax.eval_shape(self.code.single, *arrays)[0]
 
     def shapes(self, arrays: Sequence[Any]) -> Results:
         """Returns structure and shapes of the results, by the fake kernel if there is one."""
         if self.record.sharding is not None:
-            arrays = [shape_of(value) for value in arrays]
+            arrays = list(map(shape_of, arrays))
         if self.record.fake is None:
             return jax.eval_shape(self.code.single, *arrays)
         return jax.eval_shape(lambda *values: run_fake_kernel(self.record, self.layout, values), *arrays)

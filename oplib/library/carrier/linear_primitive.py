@@ -35,7 +35,7 @@ def run_linear(*arrays: Any, linear: Linear) -> list[Any]:
     """Evaluates the primitive *op.lin*: output tangents from residuals and input tangents."""
     residuals, tangents = arrays[: linear.residual_count], arrays[linear.residual_count :]
     with jax.named_scope(linear.call.record.name):
-        zeros = [make_zero(aval) for aval in linear.avals]
+        zeros = list(map(make_zero, linear.avals))
         outputs = linear.push(residuals, tangents, zeros)
         return fit_varying(outputs, linear.avals, op=str(linear.call), part="jvp rule")
 

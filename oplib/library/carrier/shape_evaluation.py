@@ -54,7 +54,7 @@ def eval_shape(op: Op | OpOverloadPacket, /, *args: Any, **kwargs: Any) -> Any:
     record = overload.record
     values = Binder(record.schema, operand=record.operand).bind(args, kwargs, op=record.name)
     layout, flat = make_layout(record.schema, values, record.operand, op=record.name)
-    structure, outputs = BoundCall(overload, layout).shapes([unbox(value) for value in hold_keys(flat)])
+    structure, outputs = BoundCall(overload, layout).shapes(list(map(unbox, hold_keys(flat))))
     results = structure.rebuild(outputs)
     written = dict(zip(layout.written_indices, results, strict=False))
     return pack(put_back_returned_arguments(record.schema, results[structure.written :], written))

@@ -56,7 +56,7 @@ def run_vmap_rule(record: Record, layout: Layout, level: Level, arrays: Sequence
     """
     assert record.vmap is not None
     boxed = record.takes_tensors
-    arguments = layout.rebuild([box(value) for value in arrays] if boxed else arrays)
+    arguments = layout.rebuild(list(map(box, arrays)) if boxed else arrays)
     dims = layout.spread_facts(level.axes, absent=None)
     args, kwargs = layout.split(arguments)
     rule, info = record.vmap, VmapInfo(level.size, level.randomness)

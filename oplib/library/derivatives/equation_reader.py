@@ -259,7 +259,7 @@ class EquationReader:
         """Returns a jaxpr that was read, without custom derivatives and callbacks of moving values."""
         _, entering = self._known[id(jaxpr), tuple(states)]
         inner = getattr(jaxpr, "jaxpr", jaxpr)
-        used = {id(var) for var in (*inner.outvars, *(var for each in inner.eqns for var in each.invars))}
+        used = {*map(id, (*inner.outvars, *(var for each in inner.eqns for var in each.invars)))}
         kept = [
             self._inline_equation(equation, at)
             for equation, at in zip(inner.eqns, entering, strict=True)

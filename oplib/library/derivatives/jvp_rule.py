@@ -93,7 +93,7 @@ def call_jvp_rule(
     if not rule.symbolic_zeros:
         tangents = [_fill(*pair, record=record) for pair in zip(tangents, inputs, strict=True)]
     if record.takes_tensors:
-        inputs = [box(value) for value in inputs]
+        inputs = list(map(box, inputs))
         tangents = map_given(box, tangents)
     primals = tuple(layout.schema.spread(layout.rebuild(inputs)))
     arranged = tuple(layout.schema.spread(layout.rebuild(tangents, rebuild_tangent)))

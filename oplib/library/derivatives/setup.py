@@ -160,7 +160,7 @@ def _bind_setup(plan: FormulaPlan) -> Setup:
 
     def run(values: Sequence[Any]) -> tuple[list[Any], Notes]:
         ctx = SetupContext(plan.layout.split(plan.layout.spread_facts(plan.wanted))[0])
-        flat = [box(value) for value in values] if boxed else values
+        flat = list(map(box, values)) if boxed else values
         if setup is not None:
             inputs, keyword_only = plan.layout.split(plan.layout.rebuild(flat))
             extra = {"keyword_only_inputs": keyword_only} if keyword_only else {}
@@ -285,7 +285,7 @@ def _run(record: Record, layout: Layout, ctx: SetupContext, arrays: Sequence[Any
     """Calls the user's function, and splits its results."""
     forward, boxed = record.derivative.forward, record.takes_tensors
     assert forward is not None
-    args, kwargs = layout.split(layout.rebuild([box(value) for value in arrays] if boxed else arrays))
+    args, kwargs = layout.split(layout.rebuild(list(map(box, arrays)) if boxed else arrays))
     call = partial(forward, ctx, *args, **kwargs)
     if not boxed:
         return run_part(

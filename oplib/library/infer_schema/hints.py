@@ -271,7 +271,7 @@ def _read_tuple(parts: tuple[Any, ...]) -> SchemaType:
 def _read_literal(values: tuple[Any, ...]) -> SchemaType:
     """Returns the common type of the values of a ``Literal``; a None among the values makes it optional."""
     choices = tuple(pick_given(values))
-    kinds = {type(value) for value in choices}
+    kinds = {*map(type, choices)}
     if len(kinds) != 1:
         raise UnsupportedHintError("The values of a Literal must be of one type.")
     kind = kinds.pop()

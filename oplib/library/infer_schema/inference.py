@@ -283,7 +283,7 @@ def _find_kinds(hint: Any) -> Iterator[Kind]:
     if is_array_like(parts):
         yield "array"
         return
-    if len({find_hint_kind(part) for part in parts} - {None}) > 1:  # arrays of any kind are a pytree
+    if len({*map(find_hint_kind, parts)} - {None}) > 1:  # arrays of any kind are a pytree
         return
     for part in parts:
         yield from _find_kinds(part)

@@ -188,9 +188,7 @@ def _infer_returns_after_written(signature: Signature, written: list[Argument]) 
     is_tuple = typing.get_origin(hint) is tuple
     parts = typing.get_args(hint) if is_tuple else (hint,)
     fits = len(parts) >= len(written) and not (is_tuple and len(parts) == 1)
-    if not fits or [_read_or_none(part) for part in parts[: len(written)]] != [
-        argument.type for argument in written
-    ]:
+    if not fits or list(map(_read_or_none, parts[: len(written)])) != [argument.type for argument in written]:
         raise signature.refuse(
             f"Return annotation {render_hint(hint)} does not begin with the new values of the written "
             f"arguments {', '.join(f'{argument.name} ({argument.type})' for argument in written)}. A kernel "

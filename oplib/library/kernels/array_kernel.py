@@ -31,7 +31,7 @@ def trace_array_kernel(record: Record, kernel: Function, layout: Layout, arrays:
 
 def run_array_kernel(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
     """Runs an array kernel as plain Python, in which it may read values."""
-    return _run(record, kernel, layout, [jnp.asarray(value) for value in arrays], eager=True)
+    return _run(record, kernel, layout, list(map(jnp.asarray, arrays)), eager=True)
 
 
 def _run(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any], *, eager: bool) -> Results:

@@ -62,7 +62,7 @@ def _run(record: Record, layout: Layout, arrays: Sequence[Any]) -> tuple[Structu
     returned: Sequence[Any] = ()
     if record.fake is not None:
         boxed = record.kind == "tensor"
-        args, kwargs = layout.split(layout.rebuild([box(value) for value in arrays] if boxed else arrays))
+        args, kwargs = layout.split(layout.rebuild(list(map(box, arrays)) if boxed else arrays))
         fake = record.fake
         returned = run_part(
             lambda: check_results(layout.schema, "the fake kernel")(fake(*args, **kwargs)),

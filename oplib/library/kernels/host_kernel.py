@@ -95,7 +95,7 @@ def bind_host_kernel(
 
     def call(*values: Any) -> list[np.ndarray]:
         structure, flat = _run(record, kernel, layout, values)
-        results = [np.asarray(value) for value in flat]
+        results = list(map(np.asarray, flat))
         fitting = [_narrow(value, shape) for value, shape in zip(results, shapes, strict=False)]
         require_fake(record, (structure, [*fitting, *results[len(fitting) :]]), due)
         return fitting
@@ -113,7 +113,7 @@ def _narrow(value: np.ndarray, shape: jax.ShapeDtypeStruct) -> np.ndarray:
 
 def _run(record: Record, kernel: Function, layout: Layout, arrays: Sequence[Any]) -> Results:
     """Runs the kernel on read-only numpy arrays; a written argument is a copy that the kernel may write."""
-    values = layout.rebuild([_view(value) for value in arrays])
+    values = layout.rebuild(list(map(_view, arrays)))
     indices = layout.written_indices
     for index in indices:
         values[index] = _copy_out(values[index])

@@ -116,7 +116,7 @@ def map_arrays(outcome: Any, function: Callable[[Any], Any], kind: Any = jax.Arr
 def read_run(outcome: Any) -> Any:
     """Returns the results in the outcome of a kernel on arrays."""
     structure, outputs = outcome
-    rest = [box(output) for output in outputs[structure.written_count :]]
+    rest = list(map(box, outputs[structure.written_count :]))
     return structure.without_written().arrange(rest)
 
 

@@ -41,7 +41,7 @@ def make_signature(schema: FunctionSchema) -> Signature:
     """
     returns = ", ".join(str(returned.type) for returned in schema.returns)
     return Signature(
-        [_make_parameter(argument) for argument in schema.arguments],
+        list(map(_make_parameter, schema.arguments)),
         return_annotation=returns if len(schema.returns) == 1 else f"({returns})",
     )
 

@@ -82,7 +82,7 @@ def _scale(array: Any, scale: float) -> Any:
 def _compare(function: Callable[..., list[Any]], batch: _Batch, tolerance: Tolerance, what: str) -> None:
     actual = jax.vmap(function, in_axes=batch.in_axes)(*batch.stacked)
     rows = [function(*member) for member in batch.members]
-    expected = [jnp.stack(row) for row in zip(*rows, strict=True)]
+    expected = list(map(jnp.stack, zip(*rows, strict=True)))
     require_equal(
         actual, expected, tolerance, what, advice="Correct the function registered with register_vmap."
     )

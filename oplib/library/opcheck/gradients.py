@@ -138,7 +138,7 @@ def keeps_double(sample: Sample) -> bool:
 
     JAX's 64 bits must be on.
     """
-    leaves = [to_double(leaf) for leaf in sample.make_tensors(requires_grad=False)]
+    leaves = list(map(to_double, sample.make_tensors(requires_grad=False)))
     try:
         results = sample.call(leaves)
     except Exception:  # noqa: BLE001  any error means that it does not

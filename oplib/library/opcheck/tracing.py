@@ -79,7 +79,7 @@ def _check_gradients(sample: Sample, tolerance: Tolerance) -> None:
     gradients = grad(
         [outputs[index] for index in recorded],
         wanted,
-        [Tensor.from_array(cotangent) for cotangent in cotangents],
+        list(map(Tensor.from_array, cotangents)),
         allow_unused=True,
     )
     eager = [
@@ -106,4 +106,4 @@ def _pull_back(
         return [results[index] for index in recorded]
 
     _, pull = jax.vjp(call, *sample.pick(arrays))
-    return [conjugate(gradient) for gradient in pull(list(map(conjugate, cotangents)))]
+    return list(map(conjugate, pull(list(map(conjugate, cotangents)))))

@@ -70,7 +70,7 @@ class CheckpointedCall:
         metadata: Metadata,
     ) -> None:
         self._function = function
-        self._args = [_Argument(value) for value in args]
+        self._args = list(map(_Argument, args))
         self._kwargs = {name: _Argument(value) for name, value in kwargs.items()}
         self._draw_log = DrawLog()
         self._notes_draws = preserve_rng_state

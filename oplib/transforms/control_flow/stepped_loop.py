@@ -77,7 +77,7 @@ class Loop:
         first, _, slices = self._split(closed.jaxpr.invars)
         known = {id(var): value for var, value in zip((*first, *slices), (*captured, *xs), strict=True)}
         count = self.results
-        residuals = [id(var) for var in closed.jaxpr.outvars[count:]]
+        residuals = list(map(id, closed.jaxpr.outvars[count:]))
         kept = [*range(count), *[n for n, var in enumerate(residuals, count) if var not in known]]
         call = bind_jaxpr(closed)
 

@@ -94,7 +94,7 @@ def _run(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], init: Any
         outcome = run_program([cond_fn, body_fn], carry, ("while_loop", layout), build)
     # This reads each history: that of a lost view raises.
     if needs_gradient and any(list(map(gradient_edge, (*lost, *outcome.operands)))):
-        outcome.results[:] = [_refuse(result) for result in outcome.results]
+        outcome.results[:] = list(map(_refuse, outcome.results))
     return outcome
 
 

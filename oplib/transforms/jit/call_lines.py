@@ -119,7 +119,7 @@ def copy_read(
 @jax.jit
 def _copy_arrays(arrays: Sequence[Any]) -> list[Any]:
     """Copies arrays in one call. It is compiled for their shapes, and so for those who copy at each call."""
-    return [jnp.copy(array) for array in arrays]
+    return list(map(jnp.copy, arrays))
 
 
 def _transfer(arrays: Sequence[Any]) -> Sequence[Any]:

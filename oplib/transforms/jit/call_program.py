@@ -132,7 +132,7 @@ class Program:
         ]
         pairs = modes.state.hook_pairs and (KEEP_VALUES,)
         state = StateOfCall(self.reader, self.operands, modes.autocast, pairs, entries)
-        held = [self._at.get(number) for number in trace.candidates.holders]
+        held = list(map(self._at.get, trace.candidates.holders))
         sources = list_sources(held, len(self._at), len(trace.closed.in_avals))
         return Backward(trace, backward, sources, state)
 
@@ -144,7 +144,7 @@ class Program:
 
     def _find_handed_out(self, candidates: Candidates, jaxpr: Any) -> set[int]:
         """The operands whose arrays are outputs as they are: JAX gives these back without a copy."""
-        outputs = {id(var) for var in jaxpr.outvars}
+        outputs = {*map(id, jaxpr.outvars)}
         inputs = zip(candidates.holders, jaxpr.invars, strict=False)
         return {self._at[operand] for operand, var in inputs if id(var) in outputs}
 
@@ -173,7 +173,7 @@ class Program:
             for result in effects.results
             if isinstance(result, New)
         }
-        inputs = {id(var) for var in jaxpr.invars}
+        inputs = {*map(id, jaxpr.invars)}
         holders = Counter([output for _, output, _ in effects.writes])
         holders.update(storage.output for storage in effects.new_storages)
         holders.update(leaf[0] for leaf in leaves if isinstance(leaf, tuple))

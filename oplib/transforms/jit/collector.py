@@ -81,7 +81,7 @@ class Collector:
         self._collect_storages()
         leaves, effects.spec = tree_flatten_dataclasses(result, _is_constant)
         self._collect_containers()
-        effects.results = [self._collect_result(leaf) for leaf in leaves]
+        effects.results = list(map(self._collect_result, leaves))
         for number, (tensor, _, before) in enumerate(self._snapshot.tensors):
             self._collect_tensor(number, tensor, before, is_grad_set=id(tensor) in overlay.set_grads)
         counters: set[Storage] = set()
@@ -291,7 +291,7 @@ class Collector:
             self._placed.append((path.value, key, before))
             operand = self._candidates.numbers.get(id(key))
             shown = key if operand is None else Operand(operand)
-            sources = [self._collect_result(leaf) for leaf in leaves]
+            sources = list(map(self._collect_result, leaves))
             self.effects.entries.append(NewEntry(number, shown, sources, spec))
         else:
             self._check_unread(*self._snapshot.containers[number], key)
@@ -369,7 +369,7 @@ class Collector:
             self._refuse_hooks(tensor, "a leaf that is returned")
         for name, value in users_attributes(tensor).items():
             leaves, spec = tree_flatten_dataclasses(value)
-            sources = [self._collect_result(leaf) for leaf in leaves]
+            sources = list(map(self._collect_result, leaves))
             self.effects.attributes.append(NewEntry(source.number, name, sources, spec))
 
 

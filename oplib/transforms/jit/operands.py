@@ -72,13 +72,13 @@ class ExpectedOperands:
         _hold_attributes([path.value for path in paths])
         storages = [attributes["_storage"] for attributes in before]
         owners = [storage.owner for storage in storages]
-        arrays = [get_array(owner) for owner in owners]
-        self._classes = [list_classes(storage) for storage in storages]
+        arrays = list(map(get_array, owners))
+        self._classes = list(map(list_classes, storages))
         self._are_plain = all(classes == PLAIN for classes in self._classes)
-        layers = [_list_layers(storage) for storage in storages]
+        layers = list(map(_list_layers, storages))
         self._layers = [(number, ways) for number, ways in enumerate(layers) if ways]
         self._avals = [array.aval for array in arrays]
-        self._shown = [describe(array) for array in arrays]
+        self._shown = list(map(describe, arrays))
         self._shardings = self._list_shardings(arrays)
         first: dict[Storage, int] = {}
         self._sharing = [

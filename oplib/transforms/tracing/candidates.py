@@ -85,7 +85,7 @@ class Candidates:
         """Returns the inputs before the array arguments, as they are now."""
         starts = [path.value.start for path in self.generators]
         counts = [part for key, count in starts for part in (key, np.uint32(count))]
-        return [*[get_array(storage) for storage in self.storages], *counts]
+        return [*map(get_array, self.storages), *counts]
 
     def check_devices(self, name: str, operands: Iterable[int]) -> None:
         """Raises a DeviceError where a program would read operands of these numbers on different devices."""

@@ -66,7 +66,7 @@ _MADE_BY_KEYS = {"BUILD_SET", "MAP_ADD", "SET_ADD"}
 _OPERATIONS = {dis.opmap[name]: name for name in (*_ITERATING, *_MADE_BY_KEYS, "MATCH_CLASS")}
 _ON_HEAP = 1 << 9  # the flag of classes that Python code makes
 ABSENT = "absent from "
-_CONSTANTS = {dis.opmap.get(name) for name in ("LOAD_CONST", "LOAD_SMALL_INT", "BUILD_SLICE")}
+_CONSTANTS = {*map(dis.opmap.get, ("LOAD_CONST", "LOAD_SMALL_INT", "BUILD_SLICE"))}
 _SMALL_INTEGER = dis.opmap.get("LOAD_SMALL_INT")
 _ITERATION = _ITERATING | {
     "all", "any", "dict", "enumerate", "items", "iter", "keys", "list", "map", "max", "min", "set", "sorted",

@@ -39,7 +39,7 @@ def list_lookups(function: types.FunctionType, names: frozenset[str]) -> Iterato
     if absent:  # the function may load them
         yield read_loaded(absent), f"tuple(read_loaded({absent}))", f"sys.modules of {absent}"
     words = sorted(filter(str.isidentifier, strings))
-    held = [function.__globals__.get(name) for name in names]
+    held = list(map(function.__globals__.get, names))
     if words and (
         _ASKED_ENVIRONMENT & names or any(item is other for item in _ENVIRONMENT for other in held)
     ):

@@ -12,7 +12,7 @@ from oplib.autograd.array_functions.liveness import fill_unused
 def find_used_inputs(jaxpr: Any) -> list[bool]:
     """Tells for each input of a jaxpr whether an equation or an output reads it."""
     read = {id(var) for equation in jaxpr.eqns for var in equation.invars}
-    read |= {id(var) for var in jaxpr.outvars}
+    read |= {*map(id, jaxpr.outvars)}
     return [id(var) in read for var in jaxpr.invars]
 
 

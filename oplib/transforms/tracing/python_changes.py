@@ -60,7 +60,7 @@ class UsesOfCode:
 
     def read_container(self, path: CapturedPath, keys: Iterable[Any] = ()) -> bool:
         """Whether the code reads a container, under one of the keys that have changed if any are given."""
-        places = [_find_place(way) for way in (path, *path.again)]
+        places = list(map(_find_place, (path, *path.again)))
         return any(name is None or self.read_name(name, frozenset(keys)) for name in places)
 
     def read_entry(self, path: CapturedPath, key: Any) -> bool:

@@ -81,7 +81,7 @@ class Reader:
             self._compare(path, candidates)
         for container, entries, key in changed:
             self._add_changed(container, entries, key)
-        numbers = {id(value) for value in returned}
+        numbers = {*map(id, returned)}
         for path in guarded:
             if id(path.value) in numbers:
                 held = f"{self._constant(_refer(path.value))}()"
@@ -91,7 +91,7 @@ class Reader:
             self._compare_ways(path, candidates, places)
         rest = [*[container for container, _, _ in changed], *generators]
         self._add_distinction(guarded, filter(None, rest))
-        self.tensors = [self._read(path) for path in paths]
+        self.tensors = list(map(self._read, paths))
         self.rest = map_given(self._read, rest)
         self._filename = f"<oplib.reader {next(_numbers)} of {name}>"
 

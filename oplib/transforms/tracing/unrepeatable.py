@@ -86,7 +86,7 @@ def _describe(value: Any) -> Any:
         return tuple(map(_describe, value))
     if isinstance(value, types.GeneratorType):
         frame: Any = value.gi_frame
-        return frame and (frame.f_lasti, [_describe(held) for held in frame.f_locals.values()])
+        return frame and (frame.f_lasti, list(map(_describe, frame.f_locals.values())))
     if not isinstance(value, (Iterator, io.IOBase)):
         return id(value), len(value) if isinstance(value, list) else None
     with contextlib.suppress(Exception), warnings.catch_warnings():
