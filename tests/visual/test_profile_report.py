@@ -15,7 +15,7 @@ from oplib.visual import profile
 
 @oplib.custom_op("profiled::slow", compile=False)
 def slow(x: jax.Array) -> jax.Array:
-    for _ in range(300):
+    for _ in range(2000):
         jax.block_until_ready(x + 1)
     return x
 
