@@ -268,6 +268,18 @@ def test_a_deviation_whose_square_leaves_the_range_is_that_of_torch(items):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-37)
 
 
+@pytest.mark.parametrize("items", [[1.0, -1.0, 0.5], [0.7, 0.7j, -0.7 - 0.7j]])
+@pytest.mark.parametrize("scale", [1.9 * 2.0**127, 2.0**-120])
+def test_a_deviation_scales_as_its_items_up_to_the_ends_of_the_range(items, scale):
+    found = []
+    for factor in (1.0, scale):
+        x = (oplib.tensor(items) * factor).requires_grad_()
+        (gradient,) = oplib.autograd.grad(x.std(), x)
+        found.append((x.std().item() / factor, gradient.numpy()))
+    for base, scaled in zip(*found, strict=True):
+        np.testing.assert_allclose(scaled, base, rtol=1e-5)
+
+
 def test_a_deviation_of_doubles_stays_in_their_range(with_64_bits):
     for scale in (1e200, 1e-200):
         x = oplib.tensor([scale, 3 * scale], dtype=oplib.float64)

@@ -44,11 +44,13 @@ def _moment(*, is_root: bool = False, has_mean: bool = False) -> Any:
     def compute(array: Any, axes: Sequence[int], correction: float, keepdim: bool) -> Any:
         if not is_root:
             return _var(array, axes, correction, keepdim)
-        # Divided by a power of two near the largest item, squares stay in the range of the dtype.
+        # Divided by a power of two near the largest item, squares stay in the range of the dtype. The size of
+        # a quarter of an item is finite; the reciprocal of the scale is normal, and so is its gradient.
         info = jnp.finfo(array.dtype)
-        top = jnp.max(lax.abs(array), tuple(axes), keepdims=True, initial=4 * info.tiny)
-        scale = lax.stop_gradient(lax.reduce_precision(top / 2, info.nexp, 0))
-        root = _sqrt(_var(array / scale, axes, correction, keepdim))
+        part = lax.abs(lax.stop_gradient(array) * 0.25)
+        top = jnp.max(part, tuple(axes), keepdims=True, initial=math.sqrt(info.tiny))
+        scale = lax.reduce_precision(top, info.nexp, 0)
+        root = _sqrt(_var(array * (1 / scale), axes, correction, keepdim))
         return root * lax.reshape(scale, root.shape)
 
     def kernel(
