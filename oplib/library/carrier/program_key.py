@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
+import numpy as np
 from jax.extend.core import Literal
 
 from oplib.library.axes.bodies import find_bodies
@@ -21,7 +22,12 @@ def read_program(jaxpr: Any) -> Hashable:
 
     def show(values: Any) -> Any:
         return tuple(
-            [(value.aval, repr(value)) if isinstance(value, Literal) else numbers[value] for value in values]
+            [
+                (value.aval, np.asarray(value.val).tobytes())
+                if isinstance(value, Literal)
+                else numbers[value]
+                for value in values
+            ]
         )
 
     key: list[Any] = [var.aval for var in numbers]

@@ -41,6 +41,20 @@ def test_zeros_of_two_signs_have_two_keys():
     assert key(lambda x: x * 0.0) != key(lambda x: x * -0.0)
 
 
+def test_literals_are_compared_by_all_their_bits():
+    nan = np.float32(np.nan)
+    assert key(lambda x: x * nan) != key(lambda x: x * -nan)
+    tables = np.zeros((2, 4000), np.float32)
+    tables[1, 2000] = 1  # where a text of the array has dots
+    jax.config.update("jax_use_simplified_jaxpr_constants", True)
+    try:
+        keys = [key(lambda x, table=table: x + table, tables[0]) for table in (*tables, tables[1].copy())]
+    finally:
+        jax.config.update("jax_use_simplified_jaxpr_constants", False)
+    assert keys[0] != keys[1]
+    assert keys[1] == keys[2]
+
+
 def test_other_shapes_dtypes_and_constants_have_another_key():
     double = key(lambda x: x + x)
     assert double != key(lambda x: x + x, X[:2])
