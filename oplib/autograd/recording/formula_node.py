@@ -18,10 +18,11 @@ from oplib.autograd.array_functions.array_function import (
     Mask,
 )
 from oplib.autograd.array_functions.compilation import is_uncompiled
-from oplib.autograd.array_functions.masks import mask_given
+from oplib.autograd.array_functions.masks import map_given, mask_given
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.creation import tell_creation
+from oplib.autograd.nodes.gradient_representation import TENSORS
 from oplib.autograd.nodes.node import NOBODY, Edge
 from oplib.autograd.saved.saved_tensor import check_version, link, second_pass_error
 from oplib.autograd.saved.slots import SavedSlots, SlottedNode, make_saved_properties, pack_residuals
@@ -165,7 +166,7 @@ class FormulaNode(SlottedNode):
         saved: Any = self.saved
         function = (present is _ALL_GIVEN and plan.sole) or plan.backward(present)
         if function.__class__ is Forwarding:  # as in torch, a gradient that is passed on keeps its history
-            return function.run(*grads)
+            return map_given(TENSORS.own, function.run(*grads))  # a write to one is no write to others
         is_plain = saved.__class__ is tuple and self.kept is None and self.tangents is None
         if not is_plain or state.watchers or state.hook_pairs or not state.grad_enabled:
             return call_recorded(function, [*self.linked_residuals(), *grads])

@@ -136,6 +136,17 @@ def test_a_gradient_that_is_passed_on_to_several_places_is_not_changed_by_a_hook
     assert (by_x.tolist(), by_y.tolist()) == ([10.0, 10.0], [1.0, 1.0])
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_gradient_that_is_passed_on_to_several_places_may_be_written_at_one(create_graph: bool) -> None:
+    x, y, w = leaf(X), leaf(Y), leaf(X)
+    entering, first = w * 1, x * 1
+    first.register_hook(lambda grad: (grad.mul_(10), None)[1])
+    by_x, by_y = oplib.autograd.grad(first + y, (x, y), entering, create_graph=create_graph)
+    np.testing.assert_allclose(by_x.numpy(force=True), 10 * X)
+    for kept in (by_y, entering):
+        np.testing.assert_array_equal(kept.numpy(force=True), X)
+
+
 def test_saved_tensors_of_a_leaf_stand_for_the_leaf_itself() -> None:
     x = leaf(X)
     (result,) = call(lambda x: (jnp.sin(x),), x)
