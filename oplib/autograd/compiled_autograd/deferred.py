@@ -25,7 +25,7 @@ from oplib.autograd.array_functions.width import x64
 from oplib.autograd.engine.flow import Flow
 from oplib.autograd.engine.node_hooks import fit_received, run_pre_hooks, run_tensor_hooks, store_retained
 from oplib.autograd.engine.run import Run
-from oplib.autograd.nodes.accumulate import AccumulateGrad, adding, refuse_old_gradient
+from oplib.autograd.nodes.accumulate import AccumulateGrad, adding, refuse_old_gradient, store_sum
 from oplib.autograd.nodes.gradient_representation import ARRAYS, GradientRepresentation
 from oplib.autograd.nodes.hook_kinds import after, before, runs_python
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
@@ -345,7 +345,7 @@ class CompiledFlow(Flow):
         elif source is None:
             node.apply([array], self._run)
         else:
-            node.store_sum(array)
+            store_sum(node.variable._grad, array)
 
     def _call(self, wanted: tuple[int, ...], inputs: Sequence[Any]) -> Sequence[Any]:
         key = self._settings, tuple(self._lines), wanted, tuple(self._facts)

@@ -93,16 +93,10 @@ class AccumulateGrad(TapeNode):
             self.variable._grad = add(held, grad)
         elif run.representation.tensor_mode:  # in a dual level, where the sum has a tangent
             added = add(held, grad)
-            self.store_sum(added._storage.array)
+            store_sum(held, added._storage.array)
             write_tangent(held, added)
         else:
-            self.store_sum(add(held._storage.array, array))
-
-    def store_sum(self, total: Any) -> None:
-        """Writes the sum of the ``grad`` of the leaf and a gradient. The caller holds ``adding``."""
-        held: Any = self.variable._grad
-        refuse_shared_items(held, "AccumulateGrad")
-        held._storage.write(total)
+            store_sum(held, add(held._storage.array, array))
 
     def check(self) -> None:
         """Raises if the leaf has got a history since it was recorded."""
@@ -125,6 +119,12 @@ class AccumulateGrad(TapeNode):
 
 
 builtin_nodes["AccumulateGrad"] = AccumulateGrad
+
+
+def store_sum(held: Any, total: Any) -> None:
+    """Writes the sum of the ``grad`` of a leaf and a gradient into that. The caller holds ``adding``."""
+    refuse_shared_items(held, "AccumulateGrad")
+    held._storage.write(total)
 
 
 def gradient_edge(tensor: Tensor) -> Edge | None:

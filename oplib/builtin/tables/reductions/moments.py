@@ -50,7 +50,8 @@ def _moment(*, is_root: bool = False, has_mean: bool = False) -> Any:
         part = lax.abs(lax.stop_gradient(array) * 0.25)
         top = jnp.max(part, tuple(axes), keepdims=True, initial=math.sqrt(info.tiny))
         scale = lax.reduce_precision(top, info.nexp, 0)
-        root = _sqrt(_var(array * (1 / scale), axes, correction, keepdim))
+        smaller = array * lax.convert_element_type(1 / scale, array.dtype)
+        root = _sqrt(_var(smaller, axes, correction, keepdim))
         return root * lax.reshape(scale, root.shape)
 
     def kernel(
