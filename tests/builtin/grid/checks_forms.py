@@ -107,6 +107,11 @@ def takes_out(name: str, sample: Sample) -> bool:
     return op in TAKING_OUT and op in FUNCTIONS and op not in OTHER_ARGUMENTS
 
 
+def takes_out_of_its_dtype(name: str, sample: Sample) -> bool:
+    """Tells whether an op asks for a dtype of ``out``. Sums and products are computed in that of ``out``."""
+    return takes_out(name, sample) and ROW_OF[name].op not in {"sum", "prod", "cumsum", "cumprod"}
+
+
 def call_with_out(call: Call, tensors: list[Tensor], outs: list[Tensor]) -> Any:
     args, kwargs = call.arguments(tensors)
     return FUNCTIONS[call.row.op](*args, **kwargs, out=outs[0] if len(outs) == 1 else tuple(outs))
@@ -199,5 +204,5 @@ FORMS = (
     Check("out", check_out, takes_out, share=0.1),
     Check("out, shape", check_out_shape, takes_out, share=0.05),
     Check("out, gradient", check_out_gradient, takes_out, share=0.05),
-    Check("out, dtype", check_out_dtype, takes_out, share=0.05),
+    Check("out, dtype", check_out_dtype, takes_out_of_its_dtype, share=0.05),
 )
