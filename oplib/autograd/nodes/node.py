@@ -23,6 +23,7 @@ import numpy as np
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, BackwardPlan, Mask, has_gradient
 from oplib.autograd.array_functions.filled_plan import FilledPlan
+from oplib.autograd.array_functions.masks import mask_given
 from oplib.autograd.array_functions.tokens import next_token
 from oplib.autograd.tangents import TangentSlot
 from oplib.errors import AutogradError, GradientTypeError
@@ -282,7 +283,7 @@ class TapeNode(Node):
 
     def _find_plan(self, key: Any, count: int) -> BackwardPlan | None:
         """Returns the plan of the formula. Nodes with equal keys and shapes share it while it is used."""
-        wanted = tuple([edge is not None for edge in self.edges])
+        wanted = mask_given(self.edges)
         metadata = self.input_metadata
         key = key, wanted, tuple([(spec.shape, spec.dtype) for spec in metadata])
         plan = _plans.get(key)

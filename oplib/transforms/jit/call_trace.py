@@ -19,7 +19,7 @@ from oplib.autograd.array_functions.compilation import (
     rename_function,
 )
 from oplib.autograd.array_functions.filled_plan import call_jaxpr
-from oplib.autograd.array_functions.masks import find_true
+from oplib.autograd.array_functions.masks import find_true, mask_given, pick_given
 from oplib.autograd.engine.backward_and_grad import grad
 from oplib.autograd.engine.plan import RunPlan
 from oplib.autograd.nodes.accumulate import gradient_edge, leaf_edge
@@ -282,8 +282,7 @@ class Trace:
             for cotangent in cotangents:
                 cotangent._requires_grad = True
             targets = [edge for _, edge in edges]
-            gradients, _ = _differentiate_rest(outputs, targets, cotangents, create_graph=True)
-            outputs = [gradient for gradient in gradients if gradient is not None]
+            outputs = pick_given(_differentiate_rest(outputs, targets, cotangents, create_graph=True)[0])
             edges += [(None, GradientEdge(*leaf_edge(cotangent))) for cotangent in cotangents]
         collector.forget_effects()
         for output in outputs:
@@ -310,7 +309,7 @@ class Trace:
 
         def pull(*cotangents: Any) -> tuple[Any, ...]:
             gradients, reasons = _differentiate_rest(outputs, targets, list(map(box, cotangents)))
-            reached[:] = [gradient is not None for gradient in gradients]
+            reached[:] = mask_given(gradients)
             refused.update(reasons)
             pairs = zip(gradients, layouts, strict=True)
             arrays = [(gradient._storage.array, to) for gradient, to in pairs if gradient is not None]
@@ -328,10 +327,9 @@ class Trace:
         variables = [*[jaxpr.constvars[number] for number in order], *jaxpr.invars]
         pulled = call_jaxpr(jaxpr.replace(constvars=(), invars=variables), tuple(reached))
         if small:
-            first = len(values) - len(small)
-            packed, unpack = ravel_pytree(values[first:])
-            values[first:] = [packed]
-            pulled = partial(_unpack_and_call, pulled, first, unpack)
+            packed, unpack = ravel_pytree(values[-len(small) :])
+            values[-len(small) :] = [packed]
+            pulled = partial(_unpack_and_call, pulled, len(values) - 1, unpack)
         residuals = list(self._keep_residuals(values, inputs))
         return TracedBackward(operands, leaves, specs, pulled, residuals, reached, has_edge, paths, refused)
 
