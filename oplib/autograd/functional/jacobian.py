@@ -15,14 +15,13 @@ from oplib.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from oplib.autograd.grad_mode import enable_grad
 from oplib.errors import AutogradError, MissingRuleError, StrategyError, describe
 from oplib.tensor import Tensor, box, upcalls
-from oplib.tensor.devices.placement import find_other_device
+from oplib.tensor.devices.placement import find_other_device, make_transfer
 from oplib.tracebacks import entry_point
 
 from .arguments import OUTPUTS, Function, Tensors, detach_results, take_point, take_tuple, untuple
 from .evaluation import evaluate, find_gradients, make_zeros_like, refuse_constant
 
 Matrix = tuple[Tensors, ...]
-_MOST_AT_ONCE = 65536  # items of unit vectors; up to twice as many for a large tensor
 
 
 @entry_point
@@ -235,9 +234,10 @@ def _make_basis(tensors: Tensors) -> list[Any]:
 
 
 def _iterate_units(tensor: Tensor) -> Iterator[Tensor]:
-    """Yields the unit vectors of one tensor. JAX makes some of them at once."""
-    array, total = tensor._storage.array, _count_items(tensor)
-    count = 1 + _MOST_AT_ONCE // (1 + total)
-    for start in range(0, total, count):
-        rows = np.eye(min(count, total - start), total, start, dtype=array.dtype)
-        yield from map(box, jnp.array(rows.reshape(-1, *array.shape), device=find_other_device(array)))
+    """Yields the unit vectors of one tensor."""
+    array = tensor._storage.array
+    put = make_transfer(find_other_device(array))
+    for place in range(_count_items(tensor)):
+        unit = np.zeros(array.shape, array.dtype)
+        unit.flat[place] = 1
+        yield box(put(unit))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
+
+from oplib.tensor.devices.placement import find_other_placement, make_transfer
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -30,12 +31,13 @@ def from_coordinates(vector: Vector, like: Any) -> Any:
 
 
 def from_rows(rows: Vector, like: Any) -> list[Any]:
-    """Returns an array for each row as :func:`from_coordinates` does, in one call of JAX."""
+    """Returns an array for each row as :func:`from_coordinates` does."""
     entries: Any = np.ascontiguousarray(rows)
     if like.dtype.kind == "c":
         entries = entries.view(np.complex128)
     values = entries.astype(like.dtype).reshape(len(rows), *like.shape)  # a copy
-    return jax.device_put([values[number, ...] for number in range(len(rows))], like.sharding)
+    put = make_transfer(find_other_placement(like))
+    return [put(values[number, ...]) for number in range(len(rows))]
 
 
 def count_coordinates(array: Any) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from oplib.errors import DeviceError
@@ -15,6 +16,7 @@ from oplib.tensor.devices.placement import (
     find_other_placement,
     find_placement,
     find_target,
+    make_transfer,
 )
 
 
@@ -79,3 +81,19 @@ def test_a_value_of_another_shape_follows_one_other_device_and_no_mesh() -> None
     assert find_other_placement(sharded) == sharded.sharding
     for one in (jnp.ones(4), jax.device_put(jnp.ones(4), jax.devices()[0])):
         assert find_other_device(one) is find_other_placement(one) is None
+
+
+@pytest.mark.devices(2)
+def test_a_transfer_binds_where_a_sharding_is_given() -> None:
+    values = np.arange(3.0, dtype=np.float32)
+    assert not make_transfer(None)(values).committed
+    there = jax.device_put(jnp.ones(3), jax.devices()[-1]).sharding
+    made = make_transfer(there)(values)
+    assert made.committed
+    assert made.sharding == there
+    assert made.tolist() == [0.0, 1.0, 2.0]
+
+
+def test_a_transfer_makes_an_array_where_jax_compiles_nothing() -> None:
+    with jax.disable_jit():
+        assert isinstance(make_transfer(None)(np.ones(2)), jax.Array)
