@@ -65,7 +65,7 @@ class Diagonal(_Indexed):
     def __init__(self, in_shape: Shape, offset: int, first: int, second: int) -> None:
         self.offset, self.first, self.second = offset, first, second
         rows, columns = in_shape[first], in_shape[second]
-        length = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
+        length = max(0, min(rows + min(0, offset), columns - max(0, offset)))
         super().__init__(in_shape, (first, second), range(len(in_shape) - 1), (length,))
 
     def _indices(self) -> tuple[Any, ...]:

@@ -157,6 +157,20 @@ def test_an_input_that_is_returned_has_the_tangent_of_jvp(tangent):
         push(make_function(lambda ctx, a: a, jvp=lambda ctx, t: (t * 5).view(2)), tangent)
 
 
+def test_the_tangent_of_a_view_is_compared_with_that_of_the_viewed_input_alone(tangent):
+    def push_view(jvp, second):
+        function = make_function(lambda ctx, a, b: b.view_as(b), jvp=jvp)
+        return unpack_dual(function.apply(make_dual(oplib.ones(2), tangent * 2), second)).tangent.tolist()
+
+    with dual_level():
+        second = make_dual(oplib.ones(2), tangent)
+        assert push_view(lambda ctx, s, t: t.view_as(t), second) == [3.0, 4.0]
+        with pytest.raises(AutogradError, match="returning a view of another Tensor than the given tangent"):
+            push_view(lambda ctx, s, t: s.view_as(s), second)
+        # an input without a tangent has none that a later write would have to reach
+        assert push_view(lambda ctx, s, t: s.view_as(s), oplib.ones(2)) == [6.0, 8.0]
+
+
 # Refused tangents ----------------------------------------------------------------------------
 
 

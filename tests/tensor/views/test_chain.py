@@ -13,6 +13,7 @@ import pytest
 from jax.sharding import AxisType, PartitionSpec as P
 
 import oplib
+from oplib.errors import AutogradError
 from oplib.tensor.views.chain import number_to_array
 
 NUMBERS = (0.0, -0.0, 1.5, math.nan, math.inf)
@@ -147,6 +148,16 @@ def test_gradients_pass_equal_views() -> None:
     state.sum().backward()
     assert weight.grad is not None
     assert weight.grad.tolist() == jax.grad(compute)(jnp.arange(4.0).reshape(2, 2)).tolist()
+
+
+def test_windows_that_overlap_are_written_where_those_shown_share_no_item() -> None:
+    x, expected = oplib.zeros(7), np.zeros(7, np.float32)
+    values = np.arange(1, 7, dtype=np.float32).reshape(3, 2)
+    np.lib.stride_tricks.sliding_window_view(expected, 2, writeable=True)[1::2] = values
+    x.unfold(0, 2, 1)[1::2].copy_(oplib.tensor(values))
+    assert x.tolist() == expected.tolist()
+    with pytest.raises(AutogradError, match="more than one element of the written-to tensor"):
+        x.unfold(0, 2, 1)[1:].mul_(2.0)
 
 
 VIEWS: dict[str, Callable[[Any], Any]] = {
