@@ -62,11 +62,12 @@ def _pair_with_torch(network: Network, torch: Any) -> tuple[Case, Case]:
     its = [torch.tensor(array, requires_grad=True) for array in network.parameters]
     its_inputs = [torch.tensor(array) for array in network.inputs]
     its_inputs = [one.long() if one.dtype == torch.int32 else one for one in its_inputs]  # for torch
-    require_equal(
-        network,
-        _find_gradients(oplib, network, mine, my_inputs),
-        _find_gradients(torch, network, its, its_inputs),
-    )
+    with jax.default_matmul_precision("highest"):  # a GPU multiplies floats of 10 bits by default
+        require_equal(
+            network,
+            _find_gradients(oplib, network, mine, my_inputs),
+            _find_gradients(torch, network, its, its_inputs),
+        )
     return Case(train, oplib, network, mine, my_inputs), Case(train, torch, network, its, its_inputs)
 
 

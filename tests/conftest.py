@@ -155,9 +155,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skips a test marked ``devices(n)`` where there are fewer, and one of the fast path where it is off."""
+    """Skips a test whose mark asks for what is not here: the fast path, a CPU by default, or n devices."""
     if item.get_closest_marker("fast_path") and not config.fast_path:
         pytest.skip("tests the fast path, which OPLIB_FAST_PATH=0 turns off")
+    if item.get_closest_marker("cpu") and jax.default_backend() != "cpu":
+        pytest.skip(f"says what holds where tensors lie on a CPU, and they lie on a {jax.default_backend()}")
     for mark in item.iter_markers("devices"):
         if jax.device_count() < mark.args[0]:
             pytest.skip(f"needs {mark.args[0]} devices, found {jax.device_count()}")

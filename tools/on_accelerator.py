@@ -43,15 +43,20 @@ class Slice:
 
 def list_tests() -> dict[str, Slice]:
     """Returns the slices of the tests."""
-    files = {
+    fast = ("-n", "4", "-m", "not slow and not undrawn")
+    arguments = {
         "attention": (f"{FOLDER}/test_attention.py", "tests/builtin/tables/networks"),
         "kernels": ("tests/examples/test_kernels.py", "tests/examples/test_lowering.py"),
         "offload": (f"{FOLDER}/test_offload.py",),
         "matrix": ("tests/library/matrix",),
+        "tensor": (*fast, "tests/tensor"),
+        "autograd": (*fast, "tests/autograd"),
+        "transforms": (*fast, "tests/transforms"),
     }
-    found = {name: Slice(("-m", "pytest", "-q", *paths)) for name, paths in files.items()}
+    exact = {"JAX_DEFAULT_MATMUL_PRECISION": "highest"}  # a GPU multiplies floats of 10 bits by default
+    found = {name: Slice(("-m", "pytest", "-q", *given), exact) for name, given in arguments.items()}
     for part in range(1, PARTS + 1):
-        own = {"OPLIB_SLICE": f"{part}/{PARTS}", "OPLIB_OPS_SAMPLES": "all"}
+        own = {**exact, "OPLIB_SLICE": f"{part}/{PARTS}", "OPLIB_OPS_SAMPLES": "all"}
         found[f"ops-{part}"] = Slice(("-m", "pytest", "-q", f"{FOLDER}/test_ops.py"), own)
     return found
 

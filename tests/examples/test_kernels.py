@@ -114,7 +114,8 @@ def test_it_is_batched_as_the_plain_function(case: Case) -> None:
 
 @needs_compiler
 def test_a_batch_of_weights_is_one_call_of_cplusplus_too() -> None:
-    x, weights = jnp.ones((16, 8)), jnp.arange(24.0).reshape(3, 8)
+    weights = jax.device_put(jnp.arange(24.0).reshape(3, 8), jax.devices("cpu")[0])
+    x = jnp.ones_like(weights, shape=(16, 8))
     batched = jax.jit(jax.vmap(lambda w: rms_norm_ffi.rms_norm(x, w)[0]))
     assert_close(batched(weights), jax.vmap(lambda w: plain_rms_norm(x, w))(weights))
     assert batched.lower(weights).as_text().count(rms_norm_ffi.TARGET) == 1
@@ -159,7 +160,7 @@ def test_on_rows_spread_over_devices_nothing_is_gathered(case: Case) -> None:
 
 
 def test_the_pallas_kernel_is_lowered_for_a_tpu_here() -> None:
-    x = jnp.ones((16, 128))
+    x = jax.device_put(jnp.ones((16, 128)), jax.devices("cpu")[0])
     gate = jax.jit(lambda a, b: swiglu_pallas.swiglu(a, b))
     assert export.export(gate, platforms=["tpu"])(x, x).mlir_module().count("@tpu_custom_call") == 1
     assert_close(export.export(gate, platforms=["cpu"])(x, x).call(x, x), swiglu_pallas.plain(x, x))
@@ -202,7 +203,8 @@ def test_the_triton_kernel_is_lowered_for_cuda_here() -> None:
 @pytest.mark.skipif(not HAS_GPU, reason="needs a GPU, on which Triton compiles")
 @pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated:DeprecationWarning")
 def test_on_a_gpu_the_triton_kernel_runs() -> None:
-    x = jax.device_put(jnp.asarray(np.random.default_rng(0).normal(size=(64, 100)), jnp.float32), "gpu")
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(64, 100)), jnp.float32)
+    x = jax.device_put(x, jax.devices("gpu")[0])
     run = jax.jit(softmax_triton.softmax_rows)
     assert "triton" in run.lower(x).as_text()
     assert_close(run(x), jax.nn.softmax(x))

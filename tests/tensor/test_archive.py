@@ -235,12 +235,14 @@ def test_the_file_is_the_same_each_time_and_numpy_reads_its_arrays():
         assert json.loads(archive.read("structure.json"))["tree"] == {"dict": [["w"], [{"array": 0}]]}
 
 
+@pytest.mark.devices(2)
 def test_a_device_can_be_chosen():
     device = jax.devices()[1]
     assert again(oplib.ones(2), map_location=device).array.devices() == {device}
     assert again(jnp.ones(2), map_location="cpu").devices() == {jax.devices()[0]}
 
 
+@pytest.mark.devices(2)
 def test_a_sharded_tensor_is_saved_whole():
     mesh = jax.make_mesh((2,), ("i",), devices=jax.devices()[:2])
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i"))

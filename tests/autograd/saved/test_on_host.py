@@ -20,6 +20,7 @@ def kind(packed):
     return packed[1].array.sharding.memory_kind
 
 
+@pytest.mark.cpu
 @pytest.mark.spec("000.15")
 def test_an_array_on_the_cpu_is_not_copied(a):
     with save_on_cpu():

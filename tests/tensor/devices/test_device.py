@@ -50,6 +50,7 @@ def test_an_index_is_given_once_and_is_not_negative(spelling: str, index: int) -
         Device(spelling, index)
 
 
+@pytest.mark.cpu
 def test_a_platform_that_is_not_there_is_named_when_it_is_needed() -> None:
     absent = Device("nowhere")
     with pytest.raises(DeviceError, match=r"JAX has no devices of type 'nowhere' here\. It has .*cpu"):
@@ -65,6 +66,7 @@ def test_devices_pickle() -> None:
     assert pickle.loads(pickle.dumps(Device("cuda:3"))) == Device("cuda:3")
 
 
+@pytest.mark.cpu
 def test_the_first_cpu_is_called_as_in_torch() -> None:
     assert zeros(2).device == Device("cpu")
     assert Device(jax.local_devices(backend="cpu")[0]) == Device("cpu")
@@ -97,6 +99,7 @@ def test_a_sharded_tensor_has_a_sharding_and_no_device() -> None:
     assert tensor([1.0, 2.0], device=sharding).sharding == sharding
 
 
+@pytest.mark.cpu
 def test_the_common_device_is_that_of_all_arrays_with_values() -> None:
     found: list[Any] = []
 

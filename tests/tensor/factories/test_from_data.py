@@ -130,6 +130,7 @@ def test_copying_a_tensor_warns_and_cuts_its_history() -> None:
     assert not copied.requires_grad
 
 
+@pytest.mark.cpu
 def test_as_tensor_returns_a_tensor_itself() -> None:
     source = tensor([1.0], requires_grad=True)
     assert as_tensor(source) is source

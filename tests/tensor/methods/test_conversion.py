@@ -53,6 +53,7 @@ def test_long_refuses_values_that_int32_does_not_hold() -> None:
         oplib.tensor([2**40], dtype=oplib.long)
 
 
+@pytest.mark.cpu
 def test_to_takes_a_dtype_a_device_both_or_another_tensor(converting: list[Any]) -> None:
     x = zeros(2)
     assert x.to("cpu") is x.to(Device("cpu")) is x.to(device=None) is x.cpu() is x

@@ -7,6 +7,7 @@ import oplib
 from oplib.errors import TracingError
 
 
+@pytest.mark.cpu
 def test_the_html_of_a_tensor_tells_its_facts_and_values():
     x = oplib.tensor([[1.0, 0.5]], requires_grad=True)
     html = x._repr_html_()

@@ -96,6 +96,7 @@ def test_jax_functions_take_a_tensor_without_history() -> None:
     assert jnp.asarray(tensor([1.0])).tolist() == [1.0]
 
 
+@pytest.mark.cpu
 def test_dlpack_goes_out_to_numpy_and_torch() -> None:
     x = tensor([1.0, 2.0])
     assert np.from_dlpack(x).tolist() == [1.0, 2.0]
@@ -124,6 +125,7 @@ def test_item_reads_through_requires_grad() -> None:
     assert tensor(2.0, requires_grad=True).item() == float(tensor(2.0, requires_grad=True)) == 2.0
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("kind", ["float32", "int32", "complex64", "bool", "float16"])
 def test_an_item_of_a_view_is_read_where_it_lies(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     values = (np.arange(24) % 7).astype(kind).reshape(2, 3, 4)

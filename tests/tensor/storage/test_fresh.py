@@ -251,7 +251,7 @@ LEAKS = {
     "array of data": lambda x: x.data.array,
     "numpy": lambda x: x.numpy(),
     "__array__": np.asarray,
-    "dlpack": np.from_dlpack,
+    "dlpack": pytest.param(np.from_dlpack, marks=pytest.mark.cpu),
     "dlpack to JAX": lambda x: jnp.from_dlpack(x),
     "__jax_array__": jnp.asarray,
     "device_put": lambda x: jax.device_put(x.array, jax.devices()[0]),

@@ -42,6 +42,7 @@ def test_kinds_of_dtypes_are_told(dtype: str, floating: bool, is_complex: bool) 
     assert (x.is_floating_point(), x.is_complex()) == (floating, is_complex)
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("dtype", ["float16", "float32", "complex64", "int8", "int32", "uint8", "bool"])
 def test_signs_sizes_and_the_index_of_the_device_are_those_of_torch(dtype: str) -> None:
     found = []

@@ -146,7 +146,7 @@ def test_an_open_of_another_library_is_called_while_tracing_and_stays(tmp_path, 
         return x * 2
 
     oplib.jit(step)(oplib.ones(1))
-    assert opened == [tmp_path / "log.txt"]
+    assert opened.count(tmp_path / "log.txt") == 1  # JAX opens files of its cache
     assert builtins.open is note
     assert io.open is own
 

@@ -154,7 +154,8 @@ def test_transposed_convolutions_whose_windows_do_not_overlap_are_products(kerne
 
 
 def test_a_convolution_of_volumes_on_a_cpu_has_planes_only():
-    x, w = draw(1, 2, 4, 5, 5), draw(3, 2, 3, 3, 3)
+    cpu = jax.devices("cpu")[0]
+    x, w = (jax.device_put(draw(*shape), cpu) for shape in ((1, 2, 4, 5, 5), (3, 2, 3, 3, 3)))
     text = jax.jit(lambda x, w: F.conv3d(x, w, padding=1)).lower(x, w).compile().as_text()
     assert "window={size=3x3 " in text
     assert "3x3x3" not in text
