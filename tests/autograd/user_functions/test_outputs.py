@@ -23,6 +23,16 @@ def test_an_input_returned_without_recording_is_a_new_tensor_too():
     assert not y.requires_grad
 
 
+def test_an_input_without_gradient_that_is_returned_stays_without(x):
+    plain = oplib.tensor([5.0, 6.0])
+    y = make_function(lambda ctx, a, b: b, lambda ctx, g: (g * 3, None)).apply(x, plain)
+    with pytest.raises(AutogradError, match="Output 0 of Made is a view and is being modified inplace"):
+        y.add_(1.0)
+    y.sum().backward()
+    assert not plain.requires_grad
+    assert x.grad.tolist() == [3.0, 3.0]
+
+
 def test_a_tensor_captured_from_outside_is_detached(x):
     weight = oplib.tensor([5.0, 5.0], requires_grad=True)
     y = make_function(lambda ctx, a: weight, lambda ctx, g: g).apply(x)
