@@ -20,7 +20,10 @@ from jax.sharding import NamedSharding, PartitionSpec
 import oplib
 from tests.examples.accelerators import HAS_GPU, TRITON, imagine_gpu
 
-pytestmark = pytest.mark.slow  # each compiles several programs
+pytestmark = [
+    pytest.mark.slow,  # each compiles several programs
+    pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated:DeprecationWarning"),
+]
 SPLIT, WHOLE = PartitionSpec("rows"), PartitionSpec()
 needs_compiler = pytest.mark.skipif(rms_norm_ffi.find_compiler() is None, reason="needs a C++ compiler")
 
@@ -187,7 +190,6 @@ def test_the_triton_kernel_computes_a_softmax() -> None:
     assert_close(softmax_triton.launch(x, interpret=True), jax.nn.softmax(x))
 
 
-@pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated:DeprecationWarning")
 def test_the_triton_kernel_is_lowered_for_cuda_here() -> None:
     x = jnp.ones((4, 100))
     check = export.DisabledSafetyCheck.custom_call(TRITON)
@@ -201,7 +203,6 @@ def test_the_triton_kernel_is_lowered_for_cuda_here() -> None:
 
 
 @pytest.mark.skipif(not HAS_GPU, reason="needs a GPU, on which Triton compiles")
-@pytest.mark.filterwarnings("ignore:The Pallas Triton backend is deprecated:DeprecationWarning")
 def test_on_a_gpu_the_triton_kernel_runs() -> None:
     x = jnp.asarray(np.random.default_rng(0).normal(size=(64, 100)), jnp.float32)
     x = jax.device_put(x, jax.devices("gpu")[0])
