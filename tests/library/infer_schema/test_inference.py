@@ -296,8 +296,16 @@ def test_missing_annotations_are_refused():
 
     def silent(x: Tensor): ...
 
-    with pytest.raises(SchemaInferenceError, match="Parameter x must have a type annotation"):
+    def method(self, x: Tensor) -> Tensor: ...
+
+    def later(x: Tensor, self) -> Tensor: ...
+
+    with pytest.raises(SchemaInferenceError, match=r"Parameter x must .* annotation\. Supported are"):
         infer_schema(bare)
+    with pytest.raises(SchemaInferenceError, match=r"Parameter self .* An op is a function: move it out"):
+        infer_schema(method)
+    with pytest.raises(SchemaInferenceError, match=r"Parameter self .* annotation\. Supported are"):
+        infer_schema(later)
     with pytest.raises(SchemaInferenceError, match="No return type annotation was provided"):
         infer_schema(silent)
 

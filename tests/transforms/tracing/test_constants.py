@@ -523,6 +523,11 @@ def use_union():
     return Case(lambda x: x * isinstance(b"", config.kind), lambda: setattr(config, "kind", int | bytes))
 
 
+def use_history_of_a_tensor():
+    held = oplib.ones(2, requires_grad=True) * 2
+    return Case(lambda x: x * (2 if held.is_leaf else 3), lambda: held.detach_().requires_grad_())
+
+
 @pytest.mark.spec("J.17")
 @pytest.mark.parametrize("make", [value for name, value in globals().items() if name.startswith("use_")])
 def test_a_number_that_the_code_reads_compiles_again(make):
