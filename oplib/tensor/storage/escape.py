@@ -72,8 +72,8 @@ def is_escaping(array: Any, tensor: TensorSlots) -> bool:
         return False
     overlay, owner = overlays.current, written._storage.owner
     held: object = owner.array
-    # A captured tensor has a storage of the overlay, or one that was given to its `data` inside.
-    if overlay is not None and (owner in overlay.cells or isinstance(held, Tracer)):
+    # A captured tensor has a storage of the overlay, which holds a tracer, or one given to its `data` inside.
+    if overlay is not None and isinstance(held, Tracer):
         if overlay.takes_writes and overlay.is_current_trace():
             return False
         if owner in overlay.cells:
