@@ -260,8 +260,13 @@ def _advance(kept, x):
     return x * kept.counter.number
 
 
+def _turn_late(kept, x):
+    kept.table[len(kept.table)] = ("call",)
+    return x * (2 if len(kept.table) < 3 else 10)
+
+
 SETTLING = (_memoise, _make_lazily, _warn_once, _write_first, _apply_rule)
-GROWING = (_count_keys, _begin, _collect, _advance)
+GROWING = (_count_keys, _begin, _collect, _advance, _turn_late)
 
 
 @pytest.mark.spec("J.23")
