@@ -30,6 +30,12 @@ class Scaled:
     times: int = dataclasses.field(default=2, metadata={"static": True})
 
 
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(eq=False)
+class Layer:
+    times: float
+
+
 class Boxed:
     """An array of another library."""
 
@@ -249,6 +255,20 @@ class TestPytrees:
         assert named(jnp.ones(1), tree={"k": 2.0}) == 2
         with pytest.raises(ArgumentError, match="argument 'tree' is static but cannot be hashed"):
             named(jnp.ones(1), tree={"k": jnp.ones(1)})
+
+    def test_a_number_in_an_object_is_read_at_each_call_and_refused_by_keyword_only(self) -> None:
+        def scale(x: jax.Array, layer: Layer) -> jax.Array:
+            return x * layer.times
+
+        def scale_named(x: jax.Array, *, layer: Layer) -> jax.Array:
+            return x * layer.times
+
+        op, layer = custom_op("tree::layer", scale), Layer(2.0)
+        for x in (oplib.ones(1), jnp.ones(1)):
+            for layer.times in (2.0, 3.0):
+                assert op(x, layer).tolist() == [layer.times]
+        with pytest.raises(ArgumentError, match="argument 'layer' is a pytree, and is given by keyword only"):
+            custom_op("tree::layer_by_name", scale_named)(jnp.ones(1), layer=layer)
 
 
 class TestArraysOfOtherLibraries:
