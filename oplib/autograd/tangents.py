@@ -115,7 +115,7 @@ def find_tangents(tensors: Sequence[Tensor | None]) -> list[Tensor | None] | Non
     if not carries_tangents():
         return None
     tangents = map_given(find_tangent, tensors)
-    return tangents if any(tangent is not None for tangent in tangents) else None
+    return tangents if pick_given(tangents) else None
 
 
 def claim_slot(tensor: Tensor) -> TangentSlot | None:

@@ -51,7 +51,7 @@ def apply_as_op(cls: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) ->
             for value, own in zip(operands, are_tensors, strict=True)
         ],
     )
-    if any(index is not None for index in call.written):
+    if pick_given(call.written):
         raise AutogradError(
             f"{cls.__name__}: mark_dirty was called, and an argument is an array. Got "
             f"{len(operands) - sum(are_tensors)} arrays and {sum(are_tensors)} Tensors. An array cannot be "

@@ -9,7 +9,7 @@ import jax
 
 from oplib.autograd.array_functions.array_function import Mask
 from oplib.autograd.array_functions.compilation import is_uncompiled
-from oplib.autograd.array_functions.masks import mask_given
+from oplib.autograd.array_functions.masks import mask_given, pick_given
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.autograd.tangents import set_tangent, unbox_tangent
@@ -97,7 +97,7 @@ class BatchedRun(Run):
             return (None,) * len(node.edges)
         mapped = _find_mapped(node, (key, present, len(operands)))
         if mapped is not None:
-            return mapped(*operands, *[grad for grad in grads if grad is not None])
+            return mapped(*operands, *pick_given(grads))
         return jax.vmap(lambda single: tuple(_run_below_map(node.apply, list(single), self)))(grads)
 
 

@@ -202,6 +202,20 @@ class Flow:
         first = received[0]
         return [upcalls.add_arrays(*first)] if first.__class__ is list else received
 
+    def take_sum(self, edge: Any) -> Any:
+        """Takes the sum that waits at an edge, so that one compiled call adds to it; None if there is none.
+
+        Anomaly detection looks at the gradient of each node alone.
+        """
+        if edge is None:
+            return None
+        node, slot = edge
+        buffer = self.buffers.get(node)
+        if buffer is None or buffer[slot].__class__ is list or node.fits_gradients or modes.state.anomaly:
+            return None
+        held, buffer[slot] = buffer[slot], None
+        return held
+
     def _capture(self, node: TapeNode, grads: list[Any]) -> bool:
         """Captures requested gradients: before the hooks if the node runs too, else after tensor hooks."""
         runs = node in self.plan.needed

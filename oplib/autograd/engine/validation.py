@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_types import sum_gradient
+from oplib.autograd.array_functions.masks import pick_given
 from oplib.autograd.nodes.gradient_representation import is_array_class, is_tracer_class
 from oplib.errors import AutogradError, describe
 from oplib.tensor import Tensor, upcalls
@@ -32,7 +33,7 @@ def validate_results(results: Gradients, node: TapeNode, representation: Gradien
 
 def check_count(results: Sequence[Any], count: int, node: TapeNode, of_what: str) -> None:
     """Raises AutogradError if a node returned too few results, or further ones that are not None."""
-    if len(results) < count or any(extra is not None for extra in results[count:]):
+    if len(results) < count or pick_given(results[count:]):
         raise AutogradError(
             f"{node.name()}: it returned an incorrect number of gradients. Got {len(results)}, expected "
             f"{count}, one for each {of_what}. Return None for one without gradient."

@@ -20,6 +20,10 @@ class BackwardRun(Protocol):
         """Whether the backward pass is recorded."""
         ...
 
+    def take_sum(self, edge: Any) -> Any:
+        """Takes the sum of gradients that waits at an edge; None if there is none."""
+        ...
+
     @property
     def node(self) -> Any:
         """The node that is running, None between nodes."""

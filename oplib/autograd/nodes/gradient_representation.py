@@ -9,7 +9,6 @@ are Tensors too, because only Tensors carry tangents.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -82,12 +81,10 @@ class GradientRepresentation:
 
     def zeros(self, due: Any, device: Placement) -> Any:
         """Returns zeros of a shape and dtype, as a gradient."""
-        make = (
-            partial(jnp.zeros, device=device)
-            if is_inside_trace()
-            else partial(fill, placement=device, value=0)
-        )
-        return self.unbox(ARRAYS.box(make(shape=due.shape, dtype=due.dtype)))
+        shape, dtype = due.shape, due.dtype
+        is_traced = is_inside_trace()
+        made = jnp.zeros(shape, dtype, device=device) if is_traced else fill(shape, 0, dtype, device)
+        return self.unbox(ARRAYS.box(made))
 
 
 class _Tensors(GradientRepresentation):

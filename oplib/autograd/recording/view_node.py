@@ -11,8 +11,10 @@ import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
 from oplib.autograd.array_functions.filled_plan import fill_absent
+from oplib.autograd.array_functions.masks import pick_given
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.backward_run import BackwardRun
+from oplib.autograd.nodes.gradient_representation import is_tracer_class
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.tensor import Tensor, box
 from oplib.tensor.views import Chain, Frame, Starts, make_chain
@@ -56,13 +58,16 @@ class ViewNode(TapeNode):
         return frame if isinstance(frame, Chain) else make_chain((frame,))
 
     def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:
-        """Puts the gradient into zeros. It is recorded if gradients are tensors."""
+        """Puts the gradient into zeros, or adds it to what has arrived. It is recorded if it is a Tensor."""
         (grad,) = grads
         if grad is None:
             return (None,)
-        if not run.representation.tensor_mode:
-            return (self.chain.pull_back(grad, self.starts),)
-        return call_recorded(pull_function(self.chain), with_starts([grad], self.starts))
+        if run.representation.tensor_mode:
+            return call_recorded(pull_function(self.chain), with_starts([grad], self.starts))
+        # Hooks see the gradient of the view, and below a map the sum is of all examples.
+        is_alone = self.has_hooks or is_tracer_class[type(grad)]
+        held = None if is_alone else run.take_sum(self.edges[0])
+        return (self.chain.pull_back(grad, self.starts, held),)
 
     def read_operands(self, operands: list[Any]) -> Any:  # noqa: D102  described in TapeNode
         if self.starts:
@@ -92,11 +97,7 @@ def make_view_class(name: str) -> type[ViewNode]:
 
 def pull_function(chain: Chain) -> ArrayFunction:
     """Returns the pull of a chain as an array function, so that it can be differentiated."""
-    return make_tape_function(chain, "pull", _pull, "View")
-
-
-def _pull(chain: Chain, grad: Any, starts: Any) -> tuple[Any]:
-    return (chain.pull(grad, starts),)
+    return make_tape_function(chain, "pull", lambda *given: (Chain.pull(*given),), "View")
 
 
 def make_tape_function(
@@ -136,7 +137,7 @@ class SeveralViewsNode(TapeNode):
 
     def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:
         """Joins the gradients, with zeros for absent ones."""
-        if all(grad is None for grad in grads):
+        if not pick_given(grads):
             return (None,)
         filled = run.representation.fill(grads, self.input_metadata)
         return call_recorded(self.join, filled) if run.representation.tensor_mode else self.join(*filled)

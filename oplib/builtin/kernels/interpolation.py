@@ -29,19 +29,24 @@ def find_ranges(size: int, count: int) -> list[tuple[int, int]]:
 # Weights ----------------------------------------------------------------------------------------------------
 
 
+def _find_step(count: int, size: int, align_corners: bool, scale: float | None) -> float:
+    """Returns the distance in a source, of ``size`` items, between the coordinates of ``count`` items."""
+    if align_corners:
+        return (size - 1) / (count - 1) if count > 1 else 0.0
+    return size / count if scale is None else 1 / scale
+
+
 def _find_sources(count: int, size: int, align_corners: bool, scale: float | None) -> _Array:
     """Returns the source coordinates, along an axis of ``size`` items, of each of ``count`` items."""
     indices = np.arange(count)
-    if align_corners:
-        return indices * ((size - 1) / (count - 1) if count > 1 else 0.0)
-    step = size / count if scale is None else 1 / scale
-    return (indices + 0.5) * step - 0.5
+    step = _find_step(count, size, align_corners, scale)
+    return indices * step if align_corners else (indices + 0.5) * step - 0.5
 
 
 def _find_taps(mode: str, count: int, size: int, *, align_corners: bool, scale: float | None) -> _Taps:
     """Returns the items along an axis that are added up for each of ``count`` items, and their weights."""
     rows = np.arange(count)
-    step = size / count if scale is None else 1 / scale
+    step = _find_step(count, size, False, scale)
     if mode in ("nearest", "nearest-exact"):
         within = 0.5 if mode == "nearest-exact" else 0.0
         places = np.minimum(np.floor((rows + within) * step).astype(int), size - 1)
@@ -90,10 +95,7 @@ def weigh_cubic(t: _Array) -> dict[int, _Array]:
 
 def _find_smooth_taps(mode: str, count: int, size: int, *, align_corners: bool, scale: float | None) -> _Taps:
     """Returns the items and weights of a kernel as wide as the step, which removes all finer detail."""
-    if align_corners:
-        step = (size - 1) / (count - 1) if count > 1 else 0.0
-    else:
-        step = size / count if scale is None else 1 / scale
+    step = _find_step(count, size, align_corners, scale)
     width, reach = max(step, 1.0), (2.0 if mode == "bicubic" else 1.0) * max(step, 1.0)
     centers = step * (np.arange(count) + 0.5)
     starts = np.maximum((centers - reach + 0.5).astype(int), 0)

@@ -16,10 +16,10 @@ from types import MappingProxyType
 from typing import Any
 
 import jax
-from jax.core import Tracer
 
 from oplib.autograd.array_functions.array_function import BackwardPlan
 from oplib.autograd.array_functions.compilation import is_uncompiled
+from oplib.autograd.array_functions.masks import pick_given
 from oplib.autograd.recording.formula_node import FormulaNode, make_node_class, record as record_call
 from oplib.autograd.recording.record_pattern import Pattern, find_pattern
 from oplib.config import config
@@ -49,6 +49,7 @@ from oplib.library.kernels.fake_kernel import compare_with_fake
 from oplib.library.kernels.kernel_choice import find_device, require_kernel
 from oplib.library.kernels.running import run_kernel
 from oplib.library.kernels.tensor_kernel import split_tensor_results
+from oplib.library.kernels.tracing import any_traced
 from oplib.library.objects.observers import is_observed, read_recorded, read_run, run_observed
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Tag
@@ -104,7 +105,7 @@ class Dispatcher:
         self.specializations = SpecializationCache()
         self.is_fast = is_eligible(record)
         self.returns_one = len(record.schema.returns) == 1
-        self.returns_written = any(index is not None for index in record.schema.returned_arguments)
+        self.returns_written = bool(pick_given(record.schema.returned_arguments))
         self.fast_keys: dict[Any, Specialization] = {}
         self.fast_key = FastKey(record)
         self.array_types: set[type] = set()
@@ -378,7 +379,7 @@ class Dispatcher:
             return False  # only compiled code runs a part on each device
         if record.is_ordered and is_inside_trace():
             return False  # the program that is traced has the side effect, also for constants
-        return not any(isinstance(array, Tracer) for array in arrays)
+        return not any_traced(arrays)
 
     def _run_on_arrays(
         self, layout: Layout, arrays: Sequence[Any], *, donating: bool = False, device: Device | None = None

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.array_functions.array_function import Mask
-from oplib.autograd.array_functions.masks import pick_true
+from oplib.autograd.array_functions.masks import pick_given, pick_true
 from oplib.autograd.engine.validation import is_expandable, sum_to
 from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.library.arguments.layout import EntryKind, Layout, TupleFlags, count_arrays
@@ -104,7 +104,7 @@ class GradientTargets:
         has_lists = any(
             argument.is_tensor_list for argument in arguments
         )  # the structure is checked there, not the values
-        if len(values) <= last or (extra if has_lists else any(value is not None for value in extra)):
+        if len(values) <= last or (extra if has_lists else pick_given(extra)):
             schema = self.layout.schema  # None for arguments by keyword only may be left out
             due = " or ".join(dict.fromkeys([str(schema.num_positional), str(len(arguments))]))
             raise AutogradError(

@@ -268,8 +268,13 @@ class Chain:
 
         return run_noted(run, *arrays, *traced)[0]
 
-    def pull_back(self, grad: Any, starts: Starts) -> Any:
-        """Returns the gradient of the base from that of the view. It is compiled for concrete arrays."""
+    def pull_back(self, grad: Any, starts: Starts, held: Any = None) -> Any:
+        """Returns the gradient of the base from that of the view, added to another one if that is given.
+
+        It is compiled for concrete arrays.
+        """
+        if held is not None:
+            return self.run("add", lambda _, held, *given: held + self.pull(*given), starts, held, grad)
         if self.is_identity:
             return grad
         inverse = self._inverse

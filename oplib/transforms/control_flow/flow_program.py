@@ -13,16 +13,17 @@ from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
-from jax.core import Tracer
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, has_gradient
 from oplib.autograd.forward_ad import make_dual, unpack_dual
 from oplib.autograd.recording.formula_node import call_recorded, keep_tangents
 from oplib.autograd.tangents import carries_tangents, find_tangent, run_without_tangents, set_tangent
 from oplib.errors import OplibError, TracingError, describe
+from oplib.library.kernels.tracing import any_traced
 from oplib.modes import modes
 from oplib.pytree import tree_flatten, tree_unflatten
 from oplib.tensor import Storage, Tensor, zeros_like
+from oplib.tensor.devices.device import is_concrete
 from oplib.tensor.methods.copying import users_attributes
 from oplib.tensor.storage.cut import cuts_results
 from oplib.transforms.tracing.candidates import Candidates
@@ -126,7 +127,7 @@ def _describe_operands(values: Sequence[Any]) -> list[Hashable] | None:
             described += [type(value), value._requires_grad, owners.setdefault(id(owner), len(owners))]
             if storage is not owner:
                 described.append(jax.typeof(owner.array))
-        if isinstance(array, Tracer) or not isinstance(array, jax.Array):
+        if not is_concrete(array):
             return None
         described.append(jax.typeof(array))
     return described
@@ -152,9 +153,7 @@ def run_program(
     """
     state = modes.state
     is_traced = (
-        state.watchers
-        or state.hook_pairs
-        or any(isinstance(tensor._storage.owner.array, Tracer) for tensor in arguments)
+        state.watchers or state.hook_pairs or any_traced(tensor._storage.owner.array for tensor in arguments)
     )
     types = tuple([(jax.typeof(tensor._storage.array), tensor._requires_grad) for tensor in arguments])
     key = None if is_traced else (static, *map(_identify, functions), types, read_program_settings())
@@ -191,7 +190,7 @@ def _trace(
     """
     walk = Walk(functions, [])
     captured = list_captured(walk)
-    is_stored = is_stored and not any(isinstance(capture.value, Tracer) for capture in captured)
+    is_stored = is_stored and not any_traced(capture.value for capture in captured)
     candidates = Candidates(walk) if is_stored else None
     known = set[Any]() if candidates is None else candidates.names.known
 
@@ -237,8 +236,7 @@ def _refuse_kept(name: Hashable, walk: Walk) -> Generator[None]:
 
 def _holds_traced(value: Any, walk: Walk) -> bool:
     leaves = [leaf for leaf in tree_flatten(value)[0] if id(leaf) not in walk.tensors]
-    arrays = [leaf._storage.owner.array if isinstance(leaf, Tensor) else leaf for leaf in leaves]
-    return any(isinstance(array, Tracer) for array in arrays)
+    return any_traced(leaf._storage.owner.array if isinstance(leaf, Tensor) else leaf for leaf in leaves)
 
 
 def _identify(function: Callable[..., Any]) -> Hashable:

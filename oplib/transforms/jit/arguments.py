@@ -13,13 +13,13 @@ from weakref import ref
 
 import jax
 import numpy as np
-from jax.core import Tracer
 
 from oplib.errors import ArgumentTypeError, describe
 from oplib.library.objects.namespace import OpOverloadPacket
 from oplib.library.objects.overload import OpOverload
 from oplib.pytree import TreeSpec, tree_flatten_dataclasses, tree_unflatten
 from oplib.tensor import Generator, Storage, Tensor, box
+from oplib.tensor.devices.device import is_concrete
 from oplib.tensor.devices.layout import DeviceLayout, read_layout
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.views import ViewStorage
@@ -273,8 +273,7 @@ class ArgumentBinder:
             array = to_array(leaf, None, None) if isinstance(leaf, (np.ndarray, np.generic)) else leaf
             arrays.append(array)
             aval = jax.typeof(array)
-            has_layout = isinstance(array, jax.Array) and not isinstance(array, Tracer)
-            layout = read_layout(array.sharding, aval.ndim) if has_layout else None
+            layout = read_layout(array.sharding, aval.ndim) if is_concrete(array) else None
             return ArrayKind(aval.shape, aval.dtype, aval.weak_type, aval.sharding, layout)
         if kind in (float, complex) and not is_static:
             arrays.append(leaf)

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from oplib.autograd.array_functions.array_function import make_gather
-from oplib.autograd.array_functions.masks import find_true
+from oplib.autograd.array_functions.masks import find_true, pick_given
 from oplib.autograd.saved.hooks import KEEP_VALUES
 from oplib.generated_code import fill_template, refer
 from oplib.library.axes.bodies import calls_any
@@ -327,7 +327,7 @@ def _find_layouts(trace: Trace, read: Sequence[int]) -> list[Any]:
     """
     layouts, operands = list(trace.layouts), trace.candidates.operands
     spread = [find_spread(get_array(operands[number].value._storage.owner)) for number in read]
-    meshes = [mesh for mesh in spread if mesh is not None]
+    meshes = pick_given(spread)
     for operand, output, _ in trace.effects.writes if meshes else ():
         array = get_array(operands[operand].value._storage.owner)
         if output is not None and layouts[output] is None and not array.committed:

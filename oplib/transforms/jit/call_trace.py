@@ -25,7 +25,7 @@ from oplib.autograd.engine.plan import RunPlan
 from oplib.autograd.nodes.accumulate import gradient_edge, leaf_edge
 from oplib.autograd.nodes.edges import GradientEdge
 from oplib.autograd.nodes.error import Error
-from oplib.autograd.nodes.node import Edge
+from oplib.autograd.nodes.node import Edge, TapeNode
 from oplib.autograd.recording.view import has_lost_history
 from oplib.errors import AutogradError, MissingRuleError, OplibError, TracingError, describe
 from oplib.modes import modes
@@ -385,7 +385,7 @@ class Trace:
 
     def _refuse_passing_leaves(self, outputs: Sequence[Tensor], ends: Sequence[Any]) -> None:
         """Raises if what the function returns depends on an operand that required grad only meanwhile."""
-        for node in RunPlan([edge for edge in map(gradient_edge, outputs) if edge is not None]).find_order():
+        for node in _list_nodes(outputs):
             number = self.candidates.numbers.get(id(getattr(node, "variable", None)))
             if number is not None and node not in ends:
                 raise TracingError(
@@ -440,8 +440,13 @@ def _list_ends_of_errors(outputs: Sequence[Tensor]) -> list[GradientEdge]:
 
     They lead to no operand, so a pass to the operands alone would leave these nodes out in silence.
     """
-    nodes = RunPlan([edge for edge in map(gradient_edge, outputs) if edge is not None]).find_order()
+    nodes = _list_nodes(outputs)
     return [GradientEdge(*edge) for node in nodes if isinstance(node, Error) for edge in node.edges if edge]
+
+
+def _list_nodes(outputs: Sequence[Tensor]) -> list[TapeNode]:
+    """Returns the nodes behind outputs, in the order of a pass."""
+    return RunPlan(pick_given(map(gradient_edge, outputs))).find_order()
 
 
 def _differentiate_one(output: Tensor, targets: Sequence[Any], cotangent: Any) -> None:
