@@ -67,7 +67,7 @@ def flatten_leaves(tree: Any, what: str) -> tuple[list[Tensor], LeafLayout]:
     leaves, spec = tree_flatten(tree)
     kinds = [_find_kind(leaf, what) for leaf in leaves]
     tensors = [
-        leaf if kind is Tensor else box(_strengthen(leaf))
+        leaf if kind is Tensor else box(strengthen(leaf))
         for leaf, kind in zip(leaves, kinds, strict=True)
         if kind is not None
     ]
@@ -93,7 +93,8 @@ def _find_kind(leaf: Any, what: str) -> type | None:
     )
 
 
-def _strengthen(array: Any) -> Any:
+def strengthen(array: Any) -> Any:
+    """Returns an array whose dtype does not give way to others."""
     return jax.lax.convert_element_type(array, array.dtype) if getattr(array, "weak_type", False) else array
 
 

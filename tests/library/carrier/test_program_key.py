@@ -91,10 +91,17 @@ def test_effects_loops_and_local_ops_have_no_key():
     def local(x: jax.Array) -> jax.Array:
         return x * 2
 
-    functions = report, lambda x: jax.lax.fori_loop(0, 3, lambda _, y: y * 2, x), jax.jit(jnp.sin), local
-    for function in functions:
-        with pytest.raises(TypeError):
-            key(function)
+    for function in (report, lambda x: jax.lax.fori_loop(0, 3, lambda _, y: y * 2, x), local):
+        for form in (function, jax.jit(function)):
+            with pytest.raises(TypeError):
+                key(form)
+
+
+def test_a_key_goes_through_the_bodies_of_compiled_functions():
+    keys = [key(jax.jit(lambda x, number=number: jax.jit(jnp.sin)(x) * number)) for number in (2.0, 3.0, 2.0)]
+    assert keys[0] == keys[2]
+    assert keys[0] != keys[1]
+    assert key(jax.jit(lambda x: jnp.sin(x))) != key(jax.jit(lambda x: jnp.cos(x)))
 
 
 def test_a_parameter_without_a_hash_leaves_a_key_without_one():

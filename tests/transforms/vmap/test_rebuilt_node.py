@@ -215,9 +215,6 @@ def test_a_backward_of_the_same_steps_is_compiled_once_and_one_of_others_is_not_
         )
 
 
-@pytest.mark.skipif(
-    jax.__version_info__ >= (0, 11), reason="ops are entered by jit, whose bodies have no key"
-)
 def test_a_backward_that_is_traced_again_is_compiled_and_later_passes_find_it(x):
     t = oplib.tensor(np.arange(10.0).reshape(2, 5) + 1, requires_grad=True)  # a shape of this test alone
     Scaled.number = 3.0

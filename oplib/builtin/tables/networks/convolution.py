@@ -19,6 +19,7 @@ from oplib.builtin.rows.row import NetworkRow, Row
 from oplib.errors import ArgumentError
 from oplib.tensor.devices.layout import find_explicit_mesh
 from oplib.tensor.devices.memory import require_memory
+from oplib.tensor.shapes.symbolic import has_symbols
 
 _LETTERS = "DHW"
 _MOST_SHIFTS = 49  # of a kernel of 7 x 7: each takes time to compile
@@ -215,7 +216,7 @@ def _require_memory(
     reach = [hole * (size - 1) for size, hole in zip(weight.shape[2:], rhs_dilation, strict=True)]
     sizes = zip(padded, reach, window_strides, strict=True)
     shape = array.shape[0], weight.shape[0], *[(size - far - 1) // step + 1 for size, far, step in sizes]
-    if all(isinstance(length, int) for length in shape) and math.prod(shape) >= _TOO_MANY:
+    if not has_symbols(shape) and math.prod(shape) >= _TOO_MANY:
         require_memory(op, shape, array.dtype, listed=True)
 
 

@@ -22,6 +22,7 @@ from oplib.library import Derivative
 from oplib.library.axes.varying import match_varying
 from oplib.library.objects.namespace import ops
 from oplib.tensor.dtypes import names as dtypes
+from oplib.tensor.shapes.symbolic import has_symbols
 
 from .attention import NAME, check_operands, score
 from .dropout import broadcast_like
@@ -35,7 +36,7 @@ def pays(query: Any, key: Any, value: Any, *, enable_gqa: bool) -> bool:
     if min(query.ndim, key.ndim, value.ndim) < 2 or 0 in (*query.shape, *key.shape, *value.shape):
         return False
     lengths = query.shape[-2], key.shape[-2]
-    if not all(isinstance(length, int) for length in lengths) or lengths[0] * lengths[1] < SQUARE:
+    if has_symbols(lengths) or lengths[0] * lengths[1] < SQUARE:
         return False  # the length of a symbol is not known
     if key.shape[:-2] != value.shape[:-2]:
         return False

@@ -18,6 +18,7 @@ from oplib.builtin.tables.pointwise.basic import find_size
 from oplib.errors import ArgumentError
 from oplib.tensor.devices.layout import find_explicit_mesh
 from oplib.tensor.dtypes.rules import COMPLEX
+from oplib.tensor.shapes.symbolic import has_symbols
 
 _FEW_DIFFERENCES = 2**15
 _DIM = "int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False"
@@ -141,8 +142,7 @@ def compute_distances(x: Any, y: Any, order: float) -> Any:
 def compute_distances_by_rows(x: Any, y: Any, order: float) -> Any:
     """Returns the same row by row: on CPUs the differences of all rows take longer than the arithmetic."""
     sizes = *x.shape, y.shape[-2]
-    is_known = all(isinstance(size, int) for size in sizes)
-    if not is_known or math.prod(sizes) <= _FEW_DIFFERENCES or find_explicit_mesh((x, y)) is not None:
+    if has_symbols(sizes) or math.prod(sizes) <= _FEW_DIFFERENCES or find_explicit_mesh((x, y)) is not None:
         return compute_distances(x, y, order)
 
     # The sum runs over rows of ``columns``, which XLA adds as vectors. The backward computes the differences
