@@ -151,27 +151,30 @@ def grad(  # noqa: PLR0917  torch's order of arguments
     wanted = _listed_inputs(inputs, "grad")
     if not wanted:
         raise _no_inputs("grad", "differentiate by")
-    options: dict[str, Any] = {
-        "grad_outputs": grad_outputs,
-        "retain_graph": retain_graph,
-        "create_graph": create_graph,
-        "only_inputs": only_inputs,
-        "allow_unused": materialize_grads if allow_unused is None else allow_unused,
-        "is_grads_batched": is_grads_batched,
-        "materialize_grads": materialize_grads,
-    }
-    if overrides := find_overrides((*roots, *wanted)):
-        gradients = hand_over(grad, overrides, (roots, wanted), options)
-    elif wide_plans.any and needs_64_bits(roots):
-        with x64(True):
-            gradients = grad(roots, wanted, **options)
+    unused = materialize_grads if allow_unused is None else allow_unused
+    overrides = find_overrides((*roots, *wanted))
+    if overrides or (wide_plans.any and needs_64_bits(roots)):
+        options: dict[str, Any] = {
+            "grad_outputs": grad_outputs,
+            "retain_graph": retain_graph,
+            "create_graph": create_graph,
+            "only_inputs": only_inputs,
+            "allow_unused": unused,
+            "is_grads_batched": is_grads_batched,
+            "materialize_grads": materialize_grads,
+        }
+        if overrides:
+            gradients = hand_over(grad, overrides, (roots, wanted), options)
+        else:
+            with x64(True):
+                gradients = grad(roots, wanted, **options)
     else:
         if not only_inputs:
             warn_user("grad: only_inputs is deprecated and ignored; it is always true.", FutureWarning)
         keep_graph = create_graph if retain_graph is None else retain_graph
         grads = tensor_or_tensors_to_tuple(grad_outputs, len(roots))
         find = _find_batched if is_grads_batched else run_graph
-        gradients = find(roots, grads, wanted, keep_graph, create_graph, options["allow_unused"])
+        gradients = find(roots, grads, wanted, keep_graph, create_graph, unused)
         if materialize_grads:
             gradients = _materialize(gradients, wanted, create_graph=create_graph)
         if not create_graph and modes.state.constant_in is not None and cuts_results(modes.state):

@@ -154,7 +154,10 @@ def _require_dependence(grad: Tensor | None, output: int, position: int, *, crea
 
 def _stack(rows: list[Tensor], output: Tensor, like: Tensor) -> Tensor:
     sizes = (*output.shape, *like.shape)
-    return upcalls.reshape(upcalls.stack(rows), sizes) if rows else make_zeros_like(like, tuple(output.shape))
+    if not rows:
+        return make_zeros_like(like, tuple(output.shape))
+    stacked = upcalls.stack(rows) if output.shape else rows[0]
+    return stacked if stacked.shape == sizes else upcalls.reshape(stacked, sizes)
 
 
 def _find_all_rows(outputs: Tensors, inputs: Tensors, *, create_graph: bool) -> Matrix:
@@ -237,7 +240,7 @@ def _iterate_units(tensor: Tensor) -> Iterator[Tensor]:
     """Yields the unit vectors of one tensor."""
     array = tensor._storage.array
     put = make_transfer(find_other_device(array))
-    for place in range(_count_items(tensor)):
+    for place in range(array.size):
         unit = np.zeros(array.shape, array.dtype)
         unit.flat[place] = 1
         yield box(put(unit))

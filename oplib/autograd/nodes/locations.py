@@ -19,7 +19,7 @@ from oplib.tracebacks import is_inside
 Location = tuple[CodeType, int]
 """A code object, and the offset of an instruction in it."""
 
-_ENGINE = str(Path(__file__).resolve().parents[1] / "engine" / "run.py")
+_ENGINE = str(Path(__file__).resolve().parents[1] / "engine" / "flow.py")
 
 
 class record_locations(Flag):  # noqa: N801  users call it like a function

@@ -96,9 +96,9 @@ Example:
 
 def _make_atleast(count: int, shape: tuple[int, ...]) -> Function:
     def atleast(*tensors: Any) -> Any:
-        is_list = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
-        raised = tuple(_raise_one(tensor, count) for tensor in (tensors[0] if is_list else tensors))
-        return raised if is_list or len(tensors) != 1 else raised[0]
+        raised = tuple(_raise_one(tensor, count) for tensor in _listed(tensors))
+        is_one = len(tensors) == 1 and not isinstance(tensors[0], (list, tuple))
+        return raised[0] if is_one else raised
 
     atleast.__name__, atleast.__doc__ = f"atleast_{count}d", _ATLEAST.format(count=count, shape=shape)
     return atleast

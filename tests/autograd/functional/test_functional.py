@@ -72,6 +72,20 @@ def test_rows_of_a_matrix_are_those_of_jax() -> None:
     np.testing.assert_allclose(found.array, jax.jacobian(lambda x: x * x.sum())(x), rtol=2e-5)
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_the_gradients_of_a_scalar_are_tensors_of_their_own(create_graph: bool) -> None:
+    x, y = (oplib.ones(2, requires_grad=True) for _ in range(2))
+    passed = jacobian(lambda x, y: (x + y).sum(), (x, y), create_graph=create_graph)
+    kept = jacobian(lambda x, y: (x * y).sum(), (x, y), create_graph=create_graph)
+    for first, second in (passed, kept):
+        first.mul_(3.0)
+        assert first.tolist() == [3.0, 3.0]
+        assert second.tolist() == x.tolist() == y.tolist() == [1.0, 1.0]
+    if create_graph:
+        (found,) = oplib.autograd.grad(kept[0].sum(), y)
+        assert found.tolist() == [3.0, 3.0]
+
+
 @ways
 def test_a_jacobian_of_single_tensors_is_a_single_tensor(options: Any) -> None:
     assert_close(jacobian(lambda a: a * a, box(A)[0], **options), jnp.diag(2 * A))
