@@ -22,7 +22,6 @@ from oplib.autograd.array_functions.masks import map_given, mask_given
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.creation import tell_creation
-from oplib.autograd.nodes.gradient_representation import TENSORS
 from oplib.autograd.nodes.node import NOBODY, Edge
 from oplib.autograd.saved.saved_tensor import check_version, link, second_pass_error
 from oplib.autograd.saved.slots import SavedSlots, SlottedNode, make_saved_properties, pack_residuals
@@ -166,7 +165,7 @@ class FormulaNode(SlottedNode):
         saved: Any = self.saved
         function = (present is _ALL_GIVEN and plan.sole) or plan.backward(present)
         if function.__class__ is Forwarding:  # as in torch, a gradient that is passed on keeps its history
-            return map_given(TENSORS.own, function.run(*grads))  # a write to one is no write to others
+            return map_given(_pass_on, function.run(*grads))  # a write to one is no write to others
         is_plain = saved.__class__ is tuple and self.kept is None and self.tangents is None
         if not is_plain or state.watchers or state.hook_pairs or not state.grad_enabled:
             return call_recorded(function, [*self.linked_residuals(), *grads])
@@ -272,9 +271,8 @@ class FormulaNode(SlottedNode):
             tensor._tangent_slot = self.tangents[source]
         count = self.plan.input_count
         if source >= count:
-            tensor._requires_grad = self.plan.differentiable[source - count]
-            if tensor._requires_grad:
-                tensor._grad_fn, tensor._output_nr = self, source - count
+            if self.plan.differentiable[source - count]:
+                link(tensor, (self, source - count))
         elif (edge := self.edges[source]) is not None:
             link(tensor, edge)
         return tensor
@@ -307,6 +305,16 @@ class FormulaNode(SlottedNode):
             self.kept = None
         if self.tangents is not None:
             self.tangents = None
+
+
+def _pass_on(grad: Tensor) -> Tensor:
+    """Returns a Tensor of its own at the same edge; of a leaf too, into which torch refuses a write."""
+    tensor = box(grad._storage.array)
+    tensor._tangent_slot = grad._tangent_slot
+    edge = gradient_edge(grad)
+    if edge:
+        link(tensor, edge)
+    return tensor
 
 
 def record(

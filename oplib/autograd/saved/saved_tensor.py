@@ -220,11 +220,9 @@ class SavedTensor:
             tensor._storage = self._storage
         tensor._trace = self._trace
         tensor._tangent_slot = self._tangent_slot
-        if self._is_own:
-            tensor._requires_grad = True
-            tensor._grad_fn, tensor._output_nr = node, self._output_nr
-        elif self._edge is not None:
-            link(tensor, self._edge)
+        edge = (node, self._output_nr) if self._is_own else self._edge
+        if edge is not None:
+            link(tensor, edge)
         return tensor
 
     def free(self) -> None:

@@ -21,6 +21,7 @@ from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.nodes.node import TapeNode
 from oplib.autograd.recording.in_place import write_in_place
 from oplib.autograd.recording.origins import number_node
+from oplib.autograd.saved.saved_tensor import link
 from oplib.autograd.tangents import find_tangent, set_tangent
 from oplib.errors import AutogradError, TracingError, describe
 from oplib.library.carrier.unmapped_values import UnmappedValue
@@ -240,8 +241,7 @@ class Region:
                 "the tensor, or compute the result out of place."
             )
         if target.edge is not None:
-            outer._requires_grad = True
-            outer._grad_fn, outer._output_nr = target.edge
+            link(outer, target.edge)
         return outer
 
     def _write_back(self, entrance: Entrance, tangent: Tensor | None) -> None:

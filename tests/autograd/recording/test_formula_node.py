@@ -13,7 +13,7 @@ import oplib
 from oplib.autograd import forward_ad
 from oplib.autograd.array_functions.array_function import ArrayFunction
 from oplib.autograd.recording.formula_node import FormulaNode, call_recorded, make_node_class, record
-from oplib.errors import SavedTensorError, TracingError
+from oplib.errors import AutogradError, SavedTensorError, TracingError
 from oplib.library import custom_op
 
 X, Y = np.array([0.3, -0.7], np.float32), np.array([2.0, 5.0], np.float32)
@@ -145,6 +145,18 @@ def test_a_gradient_that_is_passed_on_to_several_places_may_be_written_at_one(cr
     np.testing.assert_allclose(by_x.numpy(force=True), 10 * X)
     for kept in (by_y, entering):
         np.testing.assert_array_equal(kept.numpy(force=True), X)
+
+
+def test_a_leaf_that_is_passed_on_as_a_gradient_may_not_be_written_and_has_a_derivative() -> None:
+    x, y, w = leaf(X), leaf(Y), leaf(X)
+    first = x * 1
+    by_x, by_y = oplib.autograd.grad(first + y * y, (x, y), w, create_graph=True)
+    (by_w,) = oplib.autograd.grad((by_x * 3 + by_y).sum(), w, retain_graph=True)
+    np.testing.assert_allclose(by_w.numpy(), 3 + 2 * Y)
+    first.register_hook(lambda grad: (grad.mul_(10), None)[1])
+    with pytest.raises(AutogradError, match="leaf"):
+        oplib.autograd.grad(first + y, (x, y), w, create_graph=True)
+    np.testing.assert_array_equal(w.numpy(force=True), X)
 
 
 def test_saved_tensors_of_a_leaf_stand_for_the_leaf_itself() -> None:
