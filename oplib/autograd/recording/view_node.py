@@ -62,12 +62,14 @@ class ViewNode(TapeNode):
         (grad,) = grads
         if grad is None:
             return (None,)
+        chain = self.chain
         if run.representation.tensor_mode:
-            return call_recorded(pull_function(self.chain), with_starts([grad], self.starts))
-        # Hooks see the gradient of the view, and below a map the sum is of all examples.
-        is_alone = self.has_hooks or is_tracer_class[type(grad)]
+            return call_recorded(pull_function(chain), with_starts([grad], self.starts))
+        # Hooks see the gradient of the view. Below a map the sum is of all examples. A sum of 16-bit items is
+        # rounded before it is added to another.
+        is_alone = self.has_hooks or is_tracer_class[type(grad)] or not chain.is_injective
         held = None if is_alone else run.take_sum(self.edges[0])
-        return (self.chain.pull_back(grad, self.starts, held),)
+        return (chain.pull_back(grad, self.starts, held),)
 
     def read_operands(self, operands: list[Any]) -> Any:  # noqa: D102  described in TapeNode
         if self.starts:

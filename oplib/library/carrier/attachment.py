@@ -17,7 +17,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from oplib.autograd.array_functions.array_function import Mask
-from oplib.autograd.array_functions.masks import mask_given
+from oplib.autograd.array_functions.masks import mask_given, pick_given
 from oplib.library.axes.levels import Level, Levels, move_to_front, to_jax_array
 from oplib.library.derivatives.formula import FormulaPlan
 from oplib.tracebacks import rule_of_jax
@@ -104,7 +104,7 @@ def _lower(ctx: Any, *values: Any, attached: Attached, **_: Any) -> list[Any]:
 
 
 def _batch(primitive: Primitive, axis: Any, args: Any, dims: Any, *, attached: Attached, **life: Any) -> Any:
-    if all(dim is None for dim in dims):
+    if not pick_given(dims):
         outputs = primitive.bind(*args, attached=attached, **life)
         return outputs, [None] * len(outputs)
     count = attached.input_count

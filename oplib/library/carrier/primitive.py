@@ -160,7 +160,7 @@ class Carrier:
     def _batch_call(
         self, axis: Any, args: Any, dims: Any, *, call: BoundCall, levels: Levels, **kernel: Any
     ) -> Any:
-        if all(dim is None for dim in dims) and not _call_needs(axis, args, call, levels, **kernel):
+        if not pick_given(dims) and not _call_needs(axis, args, call, levels, **kernel):
             outputs = self.call.bind(*args, call=call, levels=levels, **kernel)
             return outputs, [None] * len(outputs)
         level = Level.of(axis, mask_given(dims))
@@ -170,7 +170,7 @@ class Carrier:
 
     def _batch_linear(self, axis: Any, args: Any, dims: Any, *, linear: Linear, **life: Any) -> Any:
         run = partial(run_linear, linear=linear)
-        if all(dim is None for dim in dims) and not needs_axis(axis, lambda: jax.make_jaxpr(run)(*args)):
+        if not pick_given(dims) and not needs_axis(axis, lambda: jax.make_jaxpr(run)(*args)):
             outputs = self.linear.bind(*args, linear=linear, **life)
             return outputs, [None] * len(outputs)
         batched = [move_to_front(value, dim, axis.size) for value, dim in zip(args, dims, strict=True)]

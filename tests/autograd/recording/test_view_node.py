@@ -69,6 +69,16 @@ def test_gradients_of_views_are_added_one_by_one_to_what_has_arrived(dtype, monk
     assert x.grad.tolist() == expected.tolist()
 
 
+def test_the_sum_of_an_expanded_view_is_rounded_before_it_is_added_to_another():
+    x = oplib.ones(1, dtype=oplib.bfloat16).requires_grad_()
+    y = x * 1
+    grads = [oplib.linspace(0.1, 1.0, 301).to(oplib.bfloat16), oplib.full((1,), 0.7, dtype=oplib.bfloat16)]
+    outputs = [y.expand(301), y * 1]  # the later one arrives first
+    alone = [grad(output, x, one, retain_graph=True)[0] for output, one in zip(outputs, grads, strict=True)]
+    backward(outputs, grads)
+    assert x.grad.tolist() == (alone[1] + alone[0]).tolist()
+
+
 def test_a_hook_of_the_node_of_a_view_sees_the_gradient_of_the_view_alone():
     x = oplib.tensor([1.0, 2.0, 3.0], requires_grad=True)
     y, seen = x * 1, []
