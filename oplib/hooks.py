@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections import OrderedDict
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any, Self
 
 from .errors import GradientTypeError
@@ -36,9 +36,10 @@ def require_parameters(fn: Any, subject: str, *names: str) -> None:
     Raises:
         GradientTypeError: it does not take them, is async or a generator, or is no callable.
     """
-    if fn.__class__ is FunctionType:  # nearly all are
-        code = fn.__code__
-        if code.co_argcount == len(names) and not code.co_flags & _LATER:
+    function = fn.__func__ if fn.__class__ is MethodType else fn
+    if function.__class__ is FunctionType:  # nearly all are; a signature takes a hundred times as long
+        code = function.__code__
+        if code.co_argcount - (function is not fn) == len(names) and not code.co_flags & _LATER:
             return
     refuse_later(fn, subject, GradientTypeError)
     due = f"({', '.join(names)})"

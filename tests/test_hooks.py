@@ -84,6 +84,32 @@ def test_every_callable_that_takes_the_arguments_is_accepted(hook):
     handle.remove()
 
 
+class Wrong:
+    def none(self):
+        pass
+
+    def two(self, first, second):
+        pass
+
+    def later(self, value):
+        yield value
+
+    @classmethod
+    def of_class(cls, first, second):
+        pass
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [Wrong().none, Wrong().two, Wrong().later, Wrong.of_class],
+    ids=["none", "two", "later", "of a class"],
+)
+def test_a_method_with_other_parameters_is_refused(hook):
+    x = oplib.ones(2, requires_grad=True)
+    with pytest.raises(GradientTypeError, match="register_hook"):
+        x.register_hook(hook)
+
+
 def make(**methods):
     base = {"forward": lambda ctx, x: x * 2.0, "backward": lambda ctx, g: g}
     return type("Mine", (Function,), {name: staticmethod(fn) for name, fn in {**base, **methods}.items()})

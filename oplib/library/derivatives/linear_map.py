@@ -168,7 +168,7 @@ def _transpose(cotangents: Any, *args: Any, transposed: Transposed, count: int, 
 def _batch(
     axis: Any, args: Any, dims: Any, *, forward: Any, transposed: Transposed, count: int
 ) -> tuple[list[Any], list[int | None]]:
-    if all(dim is None for dim in dims):
+    if not pick_given(dims):
         outputs = _map.bind(*args, forward=forward, transposed=transposed, count=count)
         return outputs, [None] * len(outputs)
     batched = (*(dim is not None for dim in dims[:count]), *[True] * (len(dims) - count))

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from oplib.autograd.array_functions.masks import pick_given
 from oplib.library.arguments.keys import make_generator, to_key
 from oplib.library.arguments.layout import copy_lists
 from oplib.library.arguments.recording import box_results
@@ -101,7 +102,7 @@ def _finish(record: Record, results: list[Any], values: Sequence[Any]) -> Any:
     """
     refuse_aliases(record, results, values)
     indices = find_returned(record)
-    if any(index is not None for index in indices):
+    if pick_given(indices):
         take_returned_arguments(record.name, record.schema, results, values)
     pairs = zip(results, indices, strict=True)
     return pack([_cut(result) if index is None else result for result, index in pairs])
