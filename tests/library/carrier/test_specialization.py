@@ -162,3 +162,22 @@ def test_a_setup_is_run_again_for_other_settings(is_local: bool) -> None:
         with jax.enable_x64(is_wide), oplib.autocast("cpu", enabled=casts):
             slope = jax.grad(lambda x: op(x).sum())(jnp.ones(2, jnp.float32))
         assert slope.tolist() == [(8 if is_wide else 4) + 100 * casts] * 2
+
+
+@pytest.mark.parametrize(
+    ("kernel", "is_kept"),
+    [
+        (lambda x: jnp.sin(x @ x), True),
+        (lambda x: jax.jit(lambda x: jnp.sin(x @ x))(x), True),
+        (lambda x: jnp.sin(x * x), False),
+    ],
+    ids=["a product", "a product inside a call", "elements only"],
+)
+def test_a_derived_backward_reads_what_a_costly_kernel_has_computed(kernel: Any, is_kept: bool) -> None:
+    kernel.__annotations__ = {"x": jax.Array, "return": jax.Array}
+    op = custom_op("special::derived", kernel, autograd="derive")
+    x = oplib.ones(2, 2, requires_grad=True)
+    y = op(x)
+    assert len(y.grad_fn.saved_tensors) == 1 + is_kept
+    expected = jax.grad(lambda x: kernel(x).sum())(x.detach().array)
+    assert oplib.autograd.grad(y.sum(), x)[0].tolist() == expected.tolist()
