@@ -67,12 +67,18 @@ def logits_loss_torch(x: Any, y: Any, weight: Any = None, pos_weight: Any = None
     return FUNCTIONAL.binary_cross_entropy_with_logits(x, y, weight, pos_weight=pos_weight, **options)
 
 
+def lstsq_torch(x: Any, y: Any) -> Any:
+    found = torch.linalg.lstsq(x, y, driver="gelsd")
+    return found.solution, found.rank, found.singular_values
+
+
 # By overload or op.
 ON_TORCH: dict[str, Function] = {
     "_index_put": index_put_torch,
     "_to_copy": lambda x, dtype: x.to(dtype, copy=True),
     "alias": lambda x: x.view_as(x),
     "binary_cross_entropy_with_logits": logits_loss_torch,
+    "block_diag": lambda tensors: torch.block_diag(*tensors),
     "copy": lambda x, source: x.clone().copy_(source),
     "einsum": lambda equation, operands: torch.einsum(equation, *operands),
     "elu": ATEN.elu,
@@ -90,7 +96,7 @@ ON_TORCH: dict[str, Function] = {
     "index": lambda x, indices, dims: ATEN.index(x, place(indices, dims)),
     "linalg_eig": without_phases(torch.linalg.eig, 1),
     "linalg_eigh": without_phases(torch.linalg.eigh, 1),
-    "linalg_lstsq": first_of(torch.linalg.lstsq),
+    "linalg_lstsq": lstsq_torch,
     "linalg_pinv_bounded": lambda x, atol, rtol: torch.linalg.pinv(x, atol=atol, rtol=rtol),
     "linalg_svd": without_phases(torch.linalg.svd, 0, 2),
     "linalg_ldl_solve": with_int32(torch.linalg.ldl_solve, 1),

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any
 
-import numpy as np
-
 from oplib.builtin.single_ops import ops
-from oplib.builtin.tables.matrices.pseudoinverse import find_tolerance
-from oplib.builtin.values import is_traced, make_zeros
+from oplib.builtin.values import make_zeros, read_known
 from oplib.errors import ArgumentError
-from oplib.library.arguments.recording import unbox
 
 Lstsq = namedtuple("Lstsq", ("solution", "residuals", "rank", "singular_values"))  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]
 _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
@@ -48,17 +44,18 @@ def linalg_lstsq(input: Any, b: Any, rcond: float | None = None, *, driver: str 
     is_vector = _check_lstsq(input, b, way)
     right = ops.unsqueeze(b, -1) if is_vector else b
     rows, columns = input.shape[-2:]
-    tolerance = find_tolerance(input) if rcond is None else rcond
-    solution = ops.linalg_lstsq(input, right, rcond=None if way == "gels" else tolerance)
-    values = ops.linalg_svdvals(ops.detach(input))
-    rank = _count_rank(values, tolerance)
-    residuals = ops.abs(ops.narrow(ops.flatten(solution), 0, 0, 0))  # empty, with the history of the solution
-    if way != "gelsy" and rows > columns and (way == "gels" or _is_full(rank, columns)):
+    solution, rank, values = ops.linalg_lstsq(input, right, rcond=None if way == "gels" else rcond)
+    known = read_known(rank)  # under a trace all ranks are taken to be full
+    is_full = way == "gels" or known is None or (known == columns).all()
+    if way != "gelsy" and rows > columns and is_full:
         away = ops.sub(ops.matmul(input, solution), right)
         residuals = ops.sum(ops.square(ops.abs(away)), -2)
+    else:  # empty, with the history of the solution
+        residuals = ops.abs(ops.narrow(ops.flatten(solution), 0, 0, 0))
     unpacked = ops.squeeze(solution, -1) if is_vector else solution
     rank = make_zeros(rank, (0,)) if way == "gels" else rank
-    return Lstsq(unpacked, residuals, rank, values if way in ("gelsd", "gelss") else make_zeros(values, (0,)))
+    values = ops.detach(values) if way in ("gelsd", "gelss") else make_zeros(values, (0,))
+    return Lstsq(unpacked, residuals, rank, values)
 
 
 def _check_lstsq(A: Any, B: Any, driver: str) -> bool:
@@ -70,21 +67,9 @@ def _check_lstsq(A: Any, B: Any, driver: str) -> bool:
     if A.ndim < 2 or not B.ndim:
         raise ArgumentError("input must have at least 2 dimensions, and other at least 1", "Reshape them.")
     is_vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1]))
-    if (B.shape[-1] if is_vector else B.shape[-2]) != A.shape[-2]:
+    side = 1 if is_vector else 2
+    if B.shape[-side] != A.shape[-2]:
         raise ArgumentError(
-            f"input.size(-2) should match other.size(-{1 if is_vector else 2})",
-            "Pass matrices with as many rows.",
+            f"input.size(-2) should match other.size(-{side})", "Pass matrices with as many rows."
         )
     return is_vector
-
-
-def _count_rank(values: Any, tolerance: float) -> Any:
-    """Returns the number of singular values above a part of the largest."""
-    if not values.shape[-1]:
-        return (values > 0).sum(-1)
-    return (values > values[..., :1] * tolerance).sum(-1)
-
-
-def _is_full(rank: Any, columns: int) -> bool:
-    """Tells whether all matrices have full rank; under a trace this is assumed."""
-    return is_traced(rank) or bool(np.all(np.asarray(unbox(rank)) == columns))

@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import check_dtypes, find_common_shape
+from oplib.builtin.kernels.promotion import check_dtypes, find_common_shape, strong
 from oplib.builtin.rows.row import Row
 from oplib.errors import ArgumentError
+from oplib.tensor import default_int_dtype
 
 from .decompositions import check_matrix, reflect_triangle
 
 
-def _lstsq(self: Any, B: Any, *, rcond: float | None = None) -> Any:
+def _lstsq(self: Any, B: Any, *, rcond: float | None = None) -> tuple[Any, Any, Any]:
     """Returns the least squares solution, by the pseudoinverse, whose gradient is known."""
     check_matrix(self, is_square=False)
     check_dtypes(self, B)
-    return jnp.matmul(_pinv(self, rtol=rcond), B)
-
-
-def _pinv(self: Any, *, atol: float | None = None, rtol: float | None = None, hermitian: bool = False) -> Any:
-    """Returns the pseudoinverse by the larger of two bounds; with ``atol`` above 0 alone the other is 0.
-
-    By default the relative bound is the greater size times the machine precision, as in torch.
-    """
-    if atol:
-        return _pinv_bounded(self, atol, rtol, hermitian=hermitian)
-    check_matrix(self, is_square=hermitian)
-    self = reflect_triangle(self, "L") if hermitian else self
-    bound = find_tolerance(self) if rtol is None else rtol
-    return jnp.linalg.pinv(self, rtol=bound, hermitian=hermitian)
+    bound = find_tolerance(self) if rcond is None else rcond
+    inverse, values = _invert(self, 0.0, bound)
+    rank = jnp.sum(values > values[..., :1] * bound, -1, dtype=default_int_dtype())
+    return jnp.matmul(inverse, B), rank, values
 
 
 def find_tolerance(matrix: Any) -> float:
@@ -42,42 +32,57 @@ def find_tolerance(matrix: Any) -> float:
     return float(jnp.finfo(matrix.dtype).eps) * max(matrix.shape[-2:]) if is_inexact else 0.0
 
 
-def _pinv_bounded(self: Any, atol: Any = None, rtol: Any = None, *, hermitian: bool = False) -> Any:
-    """Returns the pseudoinverse by the larger of two bounds for each matrix; defaults as of :func:`_pinv`."""
+def _pinv(self: Any, atol: Any = None, rtol: Any = None, *, hermitian: bool = False) -> Any:
+    """Returns the pseudoinverse by the larger of two bounds; with ``atol`` above 0 alone the other is 0.
+
+    By default the relative bound is the greater size times the machine precision, as in torch.
+    """
     check_matrix(self, is_square=hermitian)
     self = reflect_triangle(self, "L") if hermitian else self
-    least, ratio = (
-        None if array is None else lax.stop_gradient(jnp.asarray(array)) for array in (atol, rtol)
-    )
-    if any(array is not None and jnp.iscomplexobj(array) for array in (least, ratio)):
+    least, ratio = (jnp.asarray(0.0 if bound is None else bound) for bound in (atol, rtol))
+    if "c" in (least.dtype.kind, ratio.dtype.kind):
         raise ArgumentError("a complex bound is not supported", "Give real ones.")
-    least = jnp.zeros((), bool) if least is None else least
-    ratio = jnp.where(least > 0, 0, find_tolerance(self)) if ratio is None else ratio
-    if not self.size:
-        return self.mT
+    ratio = jnp.where(least > 0, 0, find_tolerance(self)) if rtol is None else ratio
     wide = (lax.expand_dims(array, (array.ndim, array.ndim + 1)) for array in (least, ratio))
     batch = find_common_shape(self, *wide, lead=-2)
     self = jnp.broadcast_to(self, (*batch, *self.shape[-2:]))
-    largest = jnp.max(jnp.linalg.svdvals(lax.stop_gradient(self)), axis=-1)
-    least, ratio = (jnp.broadcast_to(array, batch).astype(largest.dtype) for array in (least, ratio))
-    return _pinv_within(self, lax.max(least / largest, ratio), hermitian)
+    return _invert(self, *(jnp.broadcast_to(bound, batch) for bound in (least, ratio)))[0]
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(2,))
-def _pinv_within(matrix: Any, bound: Any, hermitian: bool) -> Any:
-    """Computes the pseudoinverse with a bound per matrix; JAX's function has no derivative for this."""
-    return jnp.linalg.pinv(matrix, rtol=bound, hermitian=hermitian)
+@jax.custom_jvp
+def _invert(matrix: Any, least: Any, ratio: Any) -> tuple[Any, Any]:
+    """Returns the pseudoinverse, with bounds per matrix, and the singular values.
+
+    If all matrices have full rank, they are decomposed by QR, in less than half of the time.
+    """
+    if not matrix.size:
+        return matrix.mT, jnp.linalg.svdvals(matrix)
+    if matrix.shape[-2] < matrix.shape[-1]:
+        inverse, values = _invert(matrix.mT, least, ratio)
+        return inverse.mT, values
+    q, r = jnp.linalg.qr(matrix)
+    values = jnp.linalg.svdvals(r)
+    largest = values[..., :1]
+    least, ratio = (strong(bound, values)[..., None] for bound in (least, ratio))
+    bound = jnp.maximum(least / largest, ratio)
+    inverse = lax.cond(
+        jnp.all(values[..., -1:] > largest * bound),
+        lambda: lax.linalg.triangular_solve(r, q.mT.conj(), left_side=True),
+        lambda: jnp.linalg.pinv(matrix, rtol=bound[..., 0]),
+    )
+    return inverse, values
 
 
-@_pinv_within.defjvp
-def _push_pinv(hermitian: bool, primals: Any, tangents: Any) -> tuple[Any, Any]:
-    """Golub and Pereyra (1973), The differentiation of pseudo-inverses."""
+@_invert.defjvp
+def _push_inverse(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """Golub and Pereyra (1973), The differentiation of pseudo-inverses; the values count as constant."""
     matrix, change = primals[0], tangents[0]
-    inverse = _pinv_within(*primals, hermitian)
+    inverse, values = _invert(*primals)
     turned, back = change.mT.conj(), inverse.mT.conj()
     left = turned - turned @ matrix @ inverse
     right = turned - inverse @ matrix @ turned
-    return inverse, inverse @ (back @ left - change @ inverse) + right @ back @ inverse
+    pushed = inverse @ (back @ left - change @ inverse) + right @ back @ inverse
+    return (inverse, values), (pushed, jnp.zeros_like(values))
 
 
 ROWS = (
@@ -91,7 +96,7 @@ ROWS = (
     Row(
         "linalg_pinv_bounded(Tensor self, Tensor? atol=None, Tensor? rtol=None, *, bool hermitian=False) -> "
         "Tensor",
-        _pinv_bounded,
+        _pinv,
         "Moore-Penrose pseudoinverse, with bounds for each matrix",
         dtypes="fc",
         autocast="result",
@@ -99,9 +104,9 @@ ROWS = (
         source="torch.linalg.pinv",
     ),
     Row(
-        "linalg_lstsq(Tensor self, Tensor B, *, float? rcond=None) -> Tensor",
+        "linalg_lstsq(Tensor self, Tensor B, *, float? rcond=None) -> (Tensor, Tensor, Tensor)",
         _lstsq,
-        "x that minimizes the norm of self @ x - B",
+        "x that minimizes the norm of self @ x - B; the rank and the singular values of self",
         dtypes="fc",
         autocast="cpu float32",
     ),
