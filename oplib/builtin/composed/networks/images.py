@@ -135,8 +135,8 @@ def embedding_bag(
         include_last_offset = False
         offsets = box_like(input, np.arange(input.shape[0]) * input.shape[1], input.dtype)
         input = ops.reshape(input, (-1,))  # noqa: A001
-        factors = per_sample_weights
-        per_sample_weights = None if factors is None else ops.reshape(factors, (-1,))
+        if per_sample_weights is not None:
+            per_sample_weights = ops.reshape(per_sample_weights, (-1,))
     _check_indices(input, weight, offsets, padding_idx)
     if max_norm is not None:
         shorten_rows(input, weight, max_norm, norm_type)
@@ -154,7 +154,7 @@ def embedding_bag(
 
 
 def _check_bags(input: Any, weight: Any, offsets: Any, per_sample_weights: Any) -> None:
-    if per_sample_weights is not None and tuple(per_sample_weights.shape) != tuple(input.shape):
+    if per_sample_weights is not None and per_sample_weights.shape != input.shape:
         raise ArgumentValueError(
             "per_sample_weights must have the same shape as the input", "Pass one for each index."
         )

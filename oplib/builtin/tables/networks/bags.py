@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from oplib.builtin.kernels.forms import differentiate_as
 from oplib.builtin.kernels.promotion import check_dtypes, in_single
 from oplib.builtin.rows.row import SELECTED, NetworkRow
+from oplib.builtin.tables.reductions.scan import sum_in_tree
 from oplib.errors import ArgumentError, ArgumentValueError
 from oplib.tensor.dtypes import names as dtypes
+from oplib.tensor.dtypes.rules import HALF
 
 
 def _find_bags(indices: Any, offsets: Any, include_last_offset: bool) -> tuple[Any, int]:
-    """Returns the bag of each index, and the number of bags."""
-    count = offsets.shape[0] - (1 if include_last_offset else 0)
-    starts = lax.convert_element_type(offsets[:count], dtypes.int32)
-    positions = lax.iota(dtypes.int32, indices.shape[0])
-    return jnp.searchsorted(starts, positions, side="right") - jnp.ones_like(positions), max(count, 0)
+    """Returns the bag of each index, from 1 on, and the number of bags; bag 0 has what is in none."""
+    count = offsets.shape[0] - include_last_offset
+    starts = jnp.zeros_like(indices, dtypes.int32).at[offsets[:count]].add(1, mode="drop")
+    return sum_in_tree(starts, 0), max(count, 0)
 
 
-def _spread_gradient(rows: Any, indices: Any, count: int) -> Any:
-    """Returns the rows unchanged; the gradient of a row is divided by the number of its look-ups."""
-    times = jnp.zeros(count, rows.dtype).at[indices].add(1)[indices]
+def _spread_gradient(weight: Any, indices: Any) -> Any:
+    """Returns the rows; the gradient of a row is divided by the number of its look-ups."""
+    rows = jnp.take(weight, indices, axis=0, mode="clip")
+    times = jnp.zeros(weight.shape[0], rows.dtype).at[indices].add(1)[indices]
     constant = lax.stop_gradient(rows)
     return constant + (rows - constant) / lax.expand_dims(times, (1,))
 
@@ -35,11 +39,36 @@ def _largest(rows: Any, bags: Any, count: int) -> Any:
     best = jax.ops.segment_max(items, bags, count)
     indices = lax.broadcasted_iota(dtypes.int32, rows.shape, 0)
     beyond = rows.shape[0]
-    is_it = (items == jnp.take(best, bags, axis=0, mode="clip")) & lax.expand_dims(bags < count, (1,))
+    is_it = items == jnp.take(best, bags, axis=0, mode="clip")
     first = jax.ops.segment_min(jnp.where(is_it, indices, beyond), bags, count)
     is_there = first < beyond
     largest = jnp.take_along_axis(rows, jnp.where(is_there, first, 0), 0, mode="clip")
     return jnp.where(is_there, largest, 0)
+
+
+def _add_rows(count: int, is_half: bool, table: Any, *others: Any) -> Any:
+    """Adds the rows of each bag, with factors unless they are None; the others are indices, bags and factors.
+
+    On CPUs rows take longer to store than to add, but a table of halves would be converted as a whole. A
+    kernel of CPUs would keep the table for the backward.
+    """
+
+    def add(table: Any, indices: Any, bags: Any, factors: Any) -> Any:
+        rows = jnp.take(table, indices, axis=0, mode="clip")
+        rows = rows if factors is None else rows * lax.expand_dims(factors, (1,))
+        return jax.ops.segment_sum(rows, bags, count)
+
+    def add_one_by_one(table: Any, *others: Any) -> Any:
+        def step(place: Any, sums: Any) -> Any:
+            index, bag, factor = jax.tree.map(lambda array: array[place], others)
+            row = jnp.take(table, index, axis=0, mode="clip")
+            return sums.at[bag].add(row if factor is None else row * factor)
+
+        nothing = add(table, *jax.tree.map(lambda array: array[:0], others))
+        return lax.fori_loop(0, others[0].shape[0], step, nothing)
+
+    choose = partial(lax.platform_dependent, default=add, cpu=add_one_by_one)
+    return (add if is_half else differentiate_as(add, choose))(table, *others)
 
 
 def _embedding_bag(
@@ -55,38 +84,35 @@ def _embedding_bag(
 ) -> Any:
     _check(weight, indices, offsets, per_sample_weights, mode=mode)
     bags, count = _find_bags(indices, offsets, include_last_offset)
-    if padding_idx >= 0:  # assigned to a bag beyond the last, which is dropped
-        bags = jnp.where(indices == padding_idx, count, bags)
+    bags = jnp.where(indices == padding_idx, 0, bags) if padding_idx >= 0 else bags
     if not indices.size:
         return jnp.zeros((count, weight.shape[1]), weight.dtype)
 
-    def compute(weight: Any, *factors: Any) -> Any:
-        rows = jnp.take(weight, indices, axis=0, mode="clip")
+    def compute(table: Any, factors: Any) -> Any:
+        places = indices
         if scale_grad_by_freq:
-            rows = _spread_gradient(rows, indices, weight.shape[0])
+            table, places = _spread_gradient(table, places), lax.iota(dtypes.int32, places.shape[0])
         if mode == "max":
-            return _largest(rows, bags, count)
-        rows = rows * lax.expand_dims(factors[0], (1,)) if factors else rows
-        total = jax.ops.segment_sum(rows, bags, count)
+            return _largest(jnp.take(table, places, axis=0, mode="clip"), bags, count + 1)
+        total = _add_rows(count + 1, weight.dtype in HALF, table, places, bags, factors)
         if mode == "sum":
             return total
-        sizes = jax.ops.segment_sum(jnp.ones(bags.shape, rows.dtype), bags, count)
+        sizes = jnp.zeros(count + 1, total.dtype).at[bags].add(1)
         return total / lax.expand_dims(jnp.maximum(sizes, 1), (1,))
 
-    return in_single(compute)(*([weight] if per_sample_weights is None else [weight, per_sample_weights]))
+    return in_single(compute)(weight, per_sample_weights)[1:]
 
 
 def _check(weight: Any, indices: Any, offsets: Any, per_sample_weights: Any, *, mode: str) -> None:
     if mode not in ("sum", "mean", "max"):
         raise ArgumentValueError("mode has to be one of sum, mean or max", "Choose one of them.")
-    if weight.ndim != 2 or indices.ndim != 1 or offsets.ndim != 1:
+    if (weight.ndim, indices.ndim, offsets.ndim) != (2, 1, 1):
         raise ArgumentValueError("weight has to be a matrix, input and offsets vectors", "Reshape them.")
-    if any(array.dtype not in (dtypes.int32, dtypes.int64) for array in (indices, offsets)):
+    if {indices.dtype, offsets.dtype} - {dtypes.int32, dtypes.int64}:
         raise ArgumentError(
             "expected dtype int32 or int64 for input and offsets", "Convert them: tensor.int()."
         )
-    if per_sample_weights is not None:
-        check_dtypes(weight, per_sample_weights)
+    check_dtypes(weight, per_sample_weights)
 
 
 ROWS = (
