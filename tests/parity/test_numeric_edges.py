@@ -357,3 +357,30 @@ def test_a_tensor_beside_a_traced_array_is_its_array(name):
     for mine, mapped, theirs in zip(compiled, found, expected, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-6)
         np.testing.assert_allclose(mapped[0], theirs, rtol=1e-6)
+
+
+def test_matrices_of_full_and_lower_rank_in_one_batch_have_their_pseudoinverses():
+    full = np.array([[1.0, 2.0], [3.0, 5.0], [0.0, 1.0]], np.float32)
+    batch = np.stack([full, full[:, :1] * np.array([[1.0, 2.0]], np.float32), 0 * full])
+    for matrices in (batch, batch.swapaxes(1, 2), batch[:1]):
+        found = []
+        for lib in (torch, oplib):
+            x = lib.tensor(matrices, requires_grad=True)
+            inverse = lib.linalg.pinv(x)
+            (inverse**3).sum().backward()
+            found.append((inverse.detach().numpy(), x.grad.numpy()))
+        for theirs, mine in zip(*found, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=2e-4, atol=1e-5)
+        mapped = jax.vmap(oplib.linalg.pinv)(jnp.asarray(matrices))
+        np.testing.assert_allclose(mapped, found[0][0], rtol=2e-4, atol=1e-5)
+
+
+def test_deviations_of_rows_are_those_of_one_row_whatever_the_others_are():
+    rows = jnp.array([[1e20, 3e20], [1.0, 2.5], [1e-30, 3e-30], [2.0, 2.0], [jnp.nan, 1.0]])
+
+    def differentiate(row):
+        return jax.value_and_grad(oplib.std)(row)
+
+    alone = [differentiate(row) for row in rows]
+    for mapped, one in zip(jax.vmap(differentiate)(rows), zip(*alone, strict=True), strict=True):
+        np.testing.assert_allclose(mapped, jnp.stack(one), rtol=1e-6)

@@ -14,20 +14,13 @@ from jax import lax
 from oplib.builtin.kernels.promotion import in_single, is_integral, strong, to_floating
 from oplib.builtin.kernels.windows import repeat_for_axes
 from oplib.builtin.rows.row import NetworkRow, Row
-from oplib.builtin.tables.reductions.moments import compute_distances, compute_distances_by_rows
+from oplib.builtin.tables.reductions.moments import compute_distances, compute_distances_by_rows, take_power
 from oplib.errors import ArgumentError, ArgumentValueError
 from oplib.library import Derivative
 
 from .pooling import avg_pool, max_pool
 
 # By norms ---------------------------------------------------------------------------------------------------
-
-
-def _root(total: Any, order: float) -> Any:
-    """Computes a root; for a sum of 0 the root and its gradient are 0."""
-    is_none = total == 0
-    root = lax.pow(jnp.where(is_none, 1, total), strong(1 / order, total))
-    return jnp.where(is_none, 0, root)
 
 
 def _lp_pool(
@@ -47,7 +40,7 @@ def _lp_pool(
     def compute(x: Any) -> Any:
         powers = lax.pow(x, strong(norm_type, x))
         means = avg_pool(rank, powers, kernel_size, stride, ceil_mode=ceil_mode)
-        return _root(means * count, norm_type)
+        return take_power(means * count, 1 / norm_type)
 
     return in_single(compute)(array)
 

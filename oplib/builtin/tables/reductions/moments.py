@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim, find_dims
+from oplib.builtin.kernels.forms import differentiate_as
 from oplib.builtin.kernels.promotion import in_single, is_integral, meet, strong
 from oplib.builtin.rows.row import Row
 from oplib.builtin.tables.pointwise.basic import find_size
@@ -39,28 +40,35 @@ def _sqrt(array: Any) -> Any:
     return jnp.where(is_zero, array, lax.sqrt(jnp.where(is_zero, 1, array)))
 
 
-def _moment(*, is_root: bool = False, has_mean: bool = False) -> Any:
-    """Makes the kernel of var, std, var_mean or std_mean."""
+def _scaled_std(array: Any, axes: Sequence[int], correction: float, keepdim: bool) -> Any:
+    # Divided by a power of two near the largest item, squares stay in the range of the dtype. The size of
+    # a quarter of an item is finite; the reciprocal of the scale is normal, and so is its gradient.
+    info = jnp.finfo(array.dtype)
+    part = lax.abs(lax.stop_gradient(array) * 0.25)
+    top = jnp.max(part, tuple(axes), keepdims=True, initial=math.sqrt(info.tiny))
+    scale = lax.reduce_precision(top, info.nexp, 0)
+    smaller = array * lax.convert_element_type(1 / scale, array.dtype)
+    root = _sqrt(_var(smaller, axes, correction, keepdim))
+    return root * lax.reshape(scale, root.shape)
 
-    def compute(array: Any, axes: Sequence[int], correction: float, keepdim: bool) -> Any:
-        if not is_root:
-            return _var(array, axes, correction, keepdim)
-        # Divided by a power of two near the largest item, squares stay in the range of the dtype. The size of
-        # a quarter of an item is finite; the reciprocal of the scale is normal, and so is its gradient.
-        info = jnp.finfo(array.dtype)
-        part = lax.abs(lax.stop_gradient(array) * 0.25)
-        top = jnp.max(part, tuple(axes), keepdims=True, initial=math.sqrt(info.tiny))
-        scale = lax.reduce_precision(top, info.nexp, 0)
-        smaller = array * lax.convert_element_type(1 / scale, array.dtype)
-        root = _sqrt(_var(smaller, axes, correction, keepdim))
-        return root * lax.reshape(scale, root.shape)
+
+def _std(array: Any, **options: Any) -> Any:
+    """Returns the same without the scale, in half of the time, if no square leaves the range."""
+    variance, info = _var(array, **options), jnp.finfo(array.dtype)
+    is_exact = (variance > info.tiny / info.eps) & (variance < math.inf)
+    return lax.cond(jnp.all(is_exact), lambda: lax.sqrt(variance), lambda: _scaled_std(array, **options))
+
+
+def _moment(*forms: Any, has_mean: bool = False) -> Any:
+    """Makes the kernel of a moment, of one form or of two."""
 
     def kernel(
         self: Any, dim: Sequence[int] | None, *, correction: float | None = None, keepdim: bool = False
     ) -> Any:
         axes = find_dims(self, dim)
-        less = 1 if correction is None else correction
-        moment = in_single(lambda array: compute(array, axes, less, keepdim))(self)
+        options = {"axes": axes, "correction": 1 if correction is None else correction, "keepdim": keepdim}
+        compute, *others = (partial(form, **options) for form in forms)
+        moment = in_single(differentiate_as(compute, *others) if others else compute)(self)
         return (moment, jnp.mean(self, axis=axes, keepdims=keepdim)) if has_mean else moment
 
     return kernel
@@ -69,27 +77,27 @@ def _moment(*, is_root: bool = False, has_mean: bool = False) -> Any:
 VARIANCES = (
     Row(
         f"var(Tensor self, {_DIM}) -> Tensor",
-        _moment(),
+        _moment(_var),
         "variance, with the divisor count - correction",
         dtypes="hfc",
         out=True,
     ),
     Row(
         f"std(Tensor self, {_DIM}) -> Tensor",
-        _moment(is_root=True),
+        _moment(_scaled_std, _std),
         "standard deviation; the gradient of a result of 0 is 0",
         dtypes="hfc",
         out=True,
     ),
     Row(
         f"var_mean(Tensor self, {_DIM}) -> (Tensor, Tensor)",
-        _moment(has_mean=True),
+        _moment(_var, has_mean=True),
         "variance and mean",
         dtypes="hfc",
     ),
     Row(
         f"std_mean(Tensor self, {_DIM}) -> (Tensor, Tensor)",
-        _moment(is_root=True, has_mean=True),
+        _moment(_scaled_std, _std, has_mean=True),
         "standard deviation and mean",
         dtypes="hfc",
     ),
@@ -124,13 +132,13 @@ def _add_powers(array: Any, order: float, axes: Sequence[int], keepdim: bool) ->
         return add(sizes)
     if math.isinf(order):
         return (jnp.max if order > 0 else jnp.min)(sizes, axis=tuple(axes), keepdims=keepdim)
-    return add(_power(sizes, order))
+    return add(take_power(sizes, order))
 
 
 def _find_root(total: Any, order: float) -> Any:
     if order == 2:
         return _sqrt(total)
-    return total if order in (0, 1) or math.isinf(order) else _power(total, 1 / order)
+    return total if order in (0, 1) or math.isinf(order) else take_power(total, 1 / order)
 
 
 def compute_distances(x: Any, y: Any, order: float) -> Any:
@@ -155,32 +163,15 @@ def compute_distances_by_rows(x: Any, y: Any, order: float) -> Any:
     return _find_root(jnp.moveaxis(totals, 0, -2), order)
 
 
-def _multiply(x: Any, y: Any) -> Any:
-    return jnp.matmul(x, y.mT, precision="highest")
-
-
-def _sum_rows(x: Any, y: Any) -> Any:
-    return jnp.sum(x * y, -1, keepdims=True)
-
-
-@jax.custom_jvp
 def multiply_distances(x: Any, y: Any) -> Any:
     """Returns the distances of rows by a product of the matrices, which is fast and has fewer digits."""
-    squares = _sum_rows(x, x) + _sum_rows(y, y).mT - 2 * _multiply(x, y)
-    return jnp.sqrt(jnp.maximum(squares, 0))
+    products = jnp.matmul(x, y.mT, precision="highest")
+    own, others = (jnp.sum(rows * rows, -1, keepdims=True) for rows in (x, y))
+    squares = own + others.mT - 2 * products
+    return _sqrt(jnp.maximum(squares, 0))
 
 
-@multiply_distances.defjvp
-def _push_distances(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    (x, y), (of_x, of_y) = primals, tangents
-    length = multiply_distances(x, y)
-    is_zero = length == 0
-    scale = jnp.where(is_zero, 0, 1 / jnp.where(is_zero, 1, length))
-    own = _sum_rows(x, of_x) + _sum_rows(y, of_y).mT
-    return length, scale * (own - _multiply(of_x, y) - _multiply(x, of_y))
-
-
-def _power(x: Any, exponent: float) -> Any:
+def take_power(x: Any, exponent: float) -> Any:
     """Returns a power of a number >= 0; its gradient at 0 is 0."""
     is_zero = x == 0
     power = lax.pow(jnp.where(is_zero, 1, x), strong(exponent, x))
