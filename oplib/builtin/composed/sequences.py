@@ -41,9 +41,9 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
         >>> oplib.isin(oplib.tensor([1, 2, 3]), oplib.tensor([3, 1]))
         tensor([ True, False,  True])
     """
-    if isinstance(test_elements, (bool, int, float)):
+    if isinstance(test_elements, (int, float)):
         is_in = ops.eq(elements, test_elements)
-    elif isinstance(elements, (bool, int, float)):
+    elif isinstance(elements, (int, float)):
         is_in = ops.any(ops.eq(test_elements, elements))
     elif math.prod((*elements.shape, *test_elements.shape)) <= _FEW_PAIRS or not all(
         array.dtype.kind in "iuf" for array in (elements, test_elements)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -69,11 +67,9 @@ def swapaxes(input: Any, axis0: int, axis1: int) -> Any:
 
 def _raise_one(tensor: Any, count: int) -> Any:
     shape = tuple(tensor.shape)
-    if count == 1 or len(shape) >= count:
-        return tensor if len(shape) >= count else ops.reshape(tensor, (1,))
-    if count == 2:
-        return ops.reshape(tensor, (1, *shape) if shape else (1, 1))
-    return ops.reshape(tensor, {0: (1, 1, 1), 1: (1, *shape, 1), 2: (*shape, 1)}[len(shape)])
+    if len(shape) >= count:
+        return tensor
+    return ops.reshape(tensor, ((1, 1, 1), (1, *shape, 1), (*shape, 1))[len(shape)][:count])
 
 
 _ATLEAST = """Returns views with at least {count} dims; the added dims have length 1.
@@ -130,7 +126,7 @@ def broadcast_tensors(*tensors: Any) -> Any:
     """
     arrays = _listed(tensors)
     try:
-        shape = np.broadcast_shapes(*[tuple(array.shape) for array in arrays])
+        shape = np.broadcast_shapes(*(array.shape for array in arrays))
     except ValueError:
         raise ArgumentError("the sizes of the tensors must match, or be 1", "Reshape one of them.") from None
     return tuple(ops.expand(array, shape) for array in arrays)
@@ -158,14 +154,13 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
         >>> rows.tolist(), columns.tolist()
         ([[1, 1], [2, 2]], [[3, 4], [3, 4]])
     """
-    vectors = [ops.reshape(tensor, (1,)) if not tensor.ndim else tensor for tensor in _listed(tensors)]
+    vectors = [_raise_one(tensor, 1) for tensor in _listed(tensors)]
     if not vectors or any(vector.ndim > 1 or vector.dtype != vectors[0].dtype for vector in vectors):
         raise ArgumentError("expects vectors, or scalars, of one dtype", "Flatten or convert them.")
     if indexing not in ("ij", "xy"):
         raise ArgumentError("indexing must be one of 'xy' or 'ij'", "Choose one of them.")
-    is_turned = indexing == "xy" and len(vectors) > 1
     axes = list(range(len(vectors)))
-    axes[:2] = axes[1::-1] if is_turned else axes[:2]
+    axes[:2] = axes[1::-1] if indexing == "xy" else axes[:2]
     shape = tuple(vectors[axis].shape[0] for axis in axes)
     return tuple(
         ops.expand(ops.reshape(vector, tuple(-1 if axis == index else 1 for axis in axes)), shape)
@@ -174,29 +169,6 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
 
 
 # Joined -----------------------------------------------------------------------------------------------------
-
-
-def column_stack(tensors: Sequence[Any]) -> Any:
-    """Joins tensors along dim 1; vectors are columns.
-
-    Args:
-        tensors: vectors, scalars, and tensors that agree in all dims except dim 1.
-
-    Returns:
-        A tensor of the promoted dtype.
-
-    Raises:
-        ArgumentError: the shapes do not fit.
-
-    Gradient:
-        The gradient of ``cat``.
-
-    Example:
-        >>> oplib.column_stack([oplib.tensor([1, 2]), oplib.tensor([3, 4])]).tolist()
-        [[1, 3], [2, 4]]
-    """
-    columns = [ops.reshape(tensor, (-1, 1)) if tensor.ndim < 2 else tensor for tensor in tensors]
-    return ops.hstack(columns)
 
 
 def block_diag(*tensors: Any) -> Any:
@@ -218,35 +190,7 @@ def block_diag(*tensors: Any) -> Any:
         >>> oplib.block_diag(oplib.tensor([[1, 2]]), oplib.tensor(3)).tolist()
         [[1, 2, 0], [0, 0, 3]]
     """
-    blocks = [_raise_one(tensor, 2) for tensor in tensors]
-    if any(block.ndim > 2 for block in blocks):
-        raise ArgumentError("input tensors must have 2 or fewer dimensions", "Give matrices.")
-    width = sum(block.shape[1] for block in blocks)
-    starts = itertools.accumulate([0, *(block.shape[1] for block in blocks)])
-    rows = [
-        ops.pad(block, [start, width - start - block.shape[1]])
-        for block, start in zip(blocks, starts, strict=False)
-    ]
-    return ops.cat(rows, 0)
-
-
-def diagflat(input: Any, offset: int = 0) -> Any:
-    """Returns a matrix whose diagonal contains the items of the flat input.
-
-    Args:
-        input: a tensor of any shape and dtype.
-
-    Returns:
-        A square matrix, 0 elsewhere.
-
-    Gradient:
-        The gradient of ``diag``.
-
-    Example:
-        >>> oplib.diagflat(oplib.tensor([1, 2])).tolist()
-        [[1, 0], [0, 2]]
-    """
-    return ops.diag(ops.reshape(input, (-1,)), offset)
+    return ops.block_diag(list(tensors))
 
 
 def cartesian_prod(*tensors: Any) -> Any:
@@ -268,7 +212,7 @@ def cartesian_prod(*tensors: Any) -> Any:
         >>> oplib.cartesian_prod(oplib.tensor([1, 2]), oplib.tensor([3])).tolist()
         [[1, 3], [2, 3]]
     """
-    if len(tensors) == 1 and hasattr(tensors[0], "ndim") and tensors[0].ndim == 1:
+    if len(tensors) == 1 and getattr(tensors[0], "ndim", 0) == 1:
         return tensors[0]
     return ops.stack([ops.reshape(grid, (-1,)) for grid in meshgrid(*tensors)], 1)
 
@@ -281,8 +225,6 @@ COMPOSED = (
     Composed(block_diag),
     Composed(broadcast_tensors, returns="Tensor[]"),
     Composed(cartesian_prod),
-    Composed(column_stack),
-    Composed(diagflat, is_method=True),
     Composed(meshgrid, returns="Tensor[]"),
     Composed(swapaxes, is_method=True),
 )

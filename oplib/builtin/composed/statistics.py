@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any
@@ -92,16 +91,17 @@ def unique_consecutive(
     axis = 0 if dim is None else find_dim(values.ndim, dim)
     if dim is not None:
         check_unselected(values, axis)
-    rows = values.reshape(-1) if dim is None else values
-    moved = np.moveaxis(np.atleast_1d(rows), axis, 0)
-    flat = moved.reshape(moved.shape[0], math.prod(moved.shape[1:]))
-    is_first = np.ones(flat.shape[0], bool)
-    is_first[1:] = (flat[1:] != flat[:-1]).any(1)
+    rows = np.atleast_1d(values.reshape(-1) if dim is None else values)
+    moved = np.moveaxis(rows, axis, 0)
+    is_first = np.ones(moved.shape[0], bool)
+    is_first[1:] = (moved[1:] != moved[:-1]).any(tuple(range(1, moved.ndim)))
     starts = np.flatnonzero(is_first)
-    inverse = (np.cumsum(is_first) - 1).reshape(values.shape if dim is None else -1)
-    counts = np.diff(np.append(starts, flat.shape[0])) if return_counts else None
-    found = np.take(np.atleast_1d(rows), starts, axis)
-    return pack_unique(input, found, inverse if return_inverse else None, counts)
+    inverse = (
+        (np.cumsum(is_first) - 1).reshape(values.shape if dim is None else -1) if return_inverse else None
+    )
+    counts = np.diff(np.append(starts, moved.shape[0])) if return_counts else None
+    found = np.take(rows, starts, axis)
+    return pack_unique(input, found, inverse, counts)
 
 
 def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
@@ -142,7 +142,7 @@ def _choose(count: int, r: int, *, with_replacement: bool) -> Any:
         repeats = np.maximum(count - least, 0)
         last = _list_ranges(least, repeats)
         chosen = np.column_stack([np.repeat(chosen, repeats, 0), last])
-        least = last + (0 if with_replacement else 1)
+        least = last + (not with_replacement)
     return chosen if chosen.shape[1] == r else np.zeros((0, r), np.int32)
 
 

@@ -114,7 +114,9 @@ def eye(n: int, m: int | None = None, **options: Unpack[FactoryOptions]) -> Tens
     return box_new(run_noted(lambda: (jax.device_put(make(), placement),))[0], requires_grad)
 
 
-_make_eye = jax.jit(jnp.eye, static_argnums=(0, 1), static_argnames="dtype")
+@partial(jax.jit, static_argnums=(0, 1), static_argnames="dtype")
+def _make_eye(rows: int, columns: int, dtype: Any) -> Any:  # a conversion of bools takes six times as long
+    return jnp.where(jnp.eye(rows, columns, dtype=bool), *np.array([1, 0], dtype))
 
 
 @factory

@@ -22,6 +22,7 @@ PLACES: dict[str, list[Sample]] = {
     "rot90": [Sample((X,)), Sample((CUBE, 3, [1, 2]))],
     **{name: [Sample((X,)), Sample((CUBE, -1))] for name in ("tril", "triu")},
     "diag": [Sample((draw(3),)), Sample((X, 1)), Sample((draw(2), -1))],
+    "diagflat": [Sample((X,)), Sample((X, -2))],
     "diag_embed": [Sample((draw(3),)), Sample((X, 1)), Sample((X, -1, 0, 2)), Sample((X, 1, 2, 0))],
     "pad": [
         Sample((X, [1, 2])),
@@ -34,7 +35,7 @@ PLACES: dict[str, list[Sample]] = {
     "pixel_unshuffle": [Sample((draw(1, 1, 4, 2), 2))],
     **{
         name: [Sample(([X, shift(X)],)), Sample(([draw(3), shift(draw(3))],))]
-        for name in ("hstack", "vstack", "dstack")
+        for name in ("hstack", "vstack", "dstack", "column_stack", "block_diag")
     },
     "gather": [Sample((X, 1, WITHIN)), Sample((X, 0, SOME))],
     "index_select": [Sample((X, 1, WITHIN[0])), Sample((CUBE, 0, np.array([1, 1, 0], np.int32)))],

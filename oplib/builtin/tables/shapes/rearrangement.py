@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim, find_dims
@@ -245,6 +246,18 @@ def _join(join: Any, tensors: Sequence[Any]) -> Any:
         ) from None
 
 
+def _place_blocks(tensors: Sequence[Any]) -> Any:
+    blocks = [jnp.atleast_2d(tensor) for tensor in tensors]
+    if any(block.ndim > 2 for block in blocks):
+        raise ArgumentError("input tensors must have 2 or fewer dimensions", "Give matrices.")
+    matrix = jnp.zeros(np.sum([block.shape for block in blocks], 0), blocks[0].dtype)
+    corner = np.zeros(2, int)
+    for block in blocks:
+        matrix = matrix.at[tuple(map(slice, corner, corner + block.shape))].set(block)
+        corner += block.shape
+    return matrix
+
+
 ROWS = (
     Row(
         "repeat(Tensor self, int[] repeats) -> Tensor",
@@ -352,4 +365,14 @@ ROWS = (
         "tensors joined along axis 2",
         out=True,
     ),
+    Row(
+        "column_stack(Tensor[] tensors) -> Tensor",
+        partial(_join, jnp.column_stack),
+        "tensors joined along axis 1; vectors are columns",
+        out=True,
+    ),
+    Row(
+        "diagflat(Tensor self, int offset=0) -> Tensor", jnp.diagflat, "a matrix with the items on a diagonal"
+    ),
+    Row("block_diag(Tensor[] tensors) -> Tensor", partial(_join, _place_blocks), "matrices along a diagonal"),
 )
