@@ -34,6 +34,7 @@ def _var(self: Any, axes: Sequence[int], correction: float, keepdim: bool) -> An
     return total / max(count - correction, 0)
 
 
+@partial(differentiate_as, computed=lax.sqrt)
 def _sqrt(array: Any) -> Any:
     """Returns a root whose gradient at 0 is 0."""
     is_zero = array == 0
