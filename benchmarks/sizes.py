@@ -369,11 +369,11 @@ REASONS = {
     "scatter": "XLA's scatter is a scalar loop",
     "index_add": "XLA's scatter is a scalar loop",
     "gather": "XLA's gather checks each index",
-    "embedding_bag": "XLA's gather, and then a scatter into the bags",
+    "embedding_bag": "XLA's loop over rows",
     "group_norm": "XLA's reductions over short axes are scalar",
     "inv": "XLA calls LAPACK for each matrix",
     "det": "XLA calls LAPACK for each matrix",
-    "lstsq": "two decompositions by singular values: the rank and the solution are those of torch's driver",
+    "lstsq": "QR, and the singular values of its factor for the rank, which torch's driver finds by pivots",
     **dict.fromkeys(("fmod", "remainder", "atan2", "tan", "sin", "cos", "exp2"), SCALAR),
 }
 KEYS = "keys of the size of the operand, which order nan as torch does"
