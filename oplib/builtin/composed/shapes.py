@@ -102,7 +102,7 @@ def _make_atleast(count: int, shape: tuple[int, ...]) -> Function:
 
 def _listed(tensors: tuple[Any, ...]) -> list[Any]:
     """Returns the tensors, given one by one or in one sequence, as a list."""
-    return list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else list(tensors)
+    return list(tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors)
 
 
 def broadcast_tensors(*tensors: Any) -> Any:
@@ -214,7 +214,7 @@ def cartesian_prod(*tensors: Any) -> Any:
     """
     if len(tensors) == 1 and getattr(tensors[0], "ndim", 0) == 1:
         return tensors[0]
-    return ops.stack([ops.reshape(grid, (-1,)) for grid in meshgrid(*tensors)], 1)
+    return ops.stack([ops.flatten(grid) for grid in meshgrid(*tensors)], 1)
 
 
 COMPOSED = (

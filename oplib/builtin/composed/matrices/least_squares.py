@@ -52,10 +52,9 @@ def linalg_lstsq(input: Any, b: Any, rcond: float | None = None, *, driver: str 
         residuals = ops.sum(ops.square(ops.abs(away)), -2)
     else:  # empty, with the history of the solution
         residuals = ops.abs(ops.narrow(ops.flatten(solution), 0, 0, 0))
-    unpacked = ops.squeeze(solution, -1) if is_vector else solution
     rank = make_zeros(rank, (0,)) if way == "gels" else rank
     values = ops.detach(values) if way in ("gelsd", "gelss") else make_zeros(values, (0,))
-    return Lstsq(unpacked, residuals, rank, values)
+    return Lstsq(ops.squeeze(solution, -1) if is_vector else solution, residuals, rank, values)
 
 
 def _check_lstsq(A: Any, B: Any, driver: str) -> bool:
@@ -66,7 +65,7 @@ def _check_lstsq(A: Any, B: Any, driver: str) -> bool:
         )
     if A.ndim < 2 or not B.ndim:
         raise ArgumentError("input must have at least 2 dimensions, and other at least 1", "Reshape them.")
-    is_vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1]))
+    is_vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and B.shape == A.shape[:-1])
     side = 1 if is_vector else 2
     if B.shape[-side] != A.shape[-2]:
         raise ArgumentError(

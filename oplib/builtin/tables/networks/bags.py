@@ -84,7 +84,7 @@ def _embedding_bag(
 ) -> Any:
     _check(weight, indices, offsets, per_sample_weights, mode=mode)
     bags, count = _find_bags(indices, offsets, include_last_offset)
-    bags = jnp.where(indices == padding_idx, 0, bags) if padding_idx >= 0 else bags
+    bags = jnp.where(indices == padding_idx, 0, bags)
     if not indices.size:
         return jnp.zeros((count, weight.shape[1]), weight.dtype)
 
