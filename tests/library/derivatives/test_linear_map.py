@@ -347,3 +347,21 @@ def test_nothing_keeps_a_local_linear_op_alive() -> None:
     died = make()
     gc.collect()
     assert died() is None
+
+
+def test_the_gradient_of_mapped_gradients_maps_what_the_op_is_not_linear_in() -> None:
+    @custom_op("linear::times")
+    def times(x: jax.Array, weight: jax.Array) -> jax.Array:
+        return x * weight
+
+    def save(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[1])
+
+    times.register_autograd(lambda ctx, g: (g * ctx.saved_tensors[0], None), setup_context=save, linear=True)
+
+    def differentiate(function: Any) -> Any:
+        gradient = jax.grad(lambda x, weight: (function(x, weight) ** 3).sum())
+        return jax.grad(lambda x: jax.vmap(gradient)(x, weights).sum())(weights - 1)
+
+    weights = jnp.arange(2.0, 8.0).reshape(2, 3)
+    np.testing.assert_allclose(differentiate(times), differentiate(jnp.multiply), rtol=1e-6)
