@@ -1,15 +1,20 @@
-"""Two forms of one function: one that is computed, and one that is differentiated."""
+"""Functions that are computed in another form on CPUs, and differentiated in one form everywhere."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
+from jax import lax
 
 
-def differentiate_as(function: Callable[..., Any], computed: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a form of a function of arrays that differentiates as the function does."""
-    run = jax.custom_jvp(computed)
+def compute_on_cpu(function: Callable[..., Any], by: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function of arrays that CPUs compute by another form, and that differentiates as the first.
+
+    A kernel of CPUs would be differentiated itself, or keep all operands for the backward.
+    """
+    run = jax.custom_jvp(partial(lax.platform_dependent, default=function, cpu=by))
     run.defjvp(lambda primals, tangents: (run(*primals), jax.jvp(function, primals, tangents)[1]))
     return run

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.forms import differentiate_as
+from oplib.builtin.kernels.forms import compute_on_cpu
 from oplib.builtin.kernels.promotion import check_dtypes, in_single
 from oplib.builtin.rows.row import SELECTED, NetworkRow
 from oplib.builtin.tables.reductions.scan import sum_in_tree
@@ -49,8 +48,7 @@ def _largest(rows: Any, bags: Any, count: int) -> Any:
 def _add_rows(count: int, is_half: bool, table: Any, *others: Any) -> Any:
     """Adds the rows of each bag, with factors unless they are None; the others are indices, bags and factors.
 
-    On CPUs rows take longer to store than to add, but a table of halves would be converted as a whole. A
-    kernel of CPUs would keep the table for the backward.
+    On CPUs rows take longer to store than to add, but a table of halves would be converted as a whole.
     """
 
     def add(table: Any, indices: Any, bags: Any, factors: Any) -> Any:
@@ -67,8 +65,7 @@ def _add_rows(count: int, is_half: bool, table: Any, *others: Any) -> Any:
         nothing = add(table, *jax.tree.map(lambda array: array[:0], others))
         return lax.fori_loop(0, others[0].shape[0], step, nothing)
 
-    choose = partial(lax.platform_dependent, default=add, cpu=add_one_by_one)
-    return (add if is_half else differentiate_as(add, choose))(table, *others)
+    return (add if is_half else compute_on_cpu(add, by=add_one_by_one))(table, *others)
 
 
 def _embedding_bag(

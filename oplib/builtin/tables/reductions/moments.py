@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim, find_dims
-from oplib.builtin.kernels.forms import differentiate_as
+from oplib.builtin.kernels.forms import compute_on_cpu
 from oplib.builtin.kernels.promotion import in_single, is_integral, meet, strong
 from oplib.builtin.rows.row import Row
 from oplib.builtin.tables.pointwise.basic import find_size
@@ -34,7 +34,7 @@ def _var(self: Any, axes: Sequence[int], correction: float, keepdim: bool) -> An
     return total / max(count - correction, 0)
 
 
-@partial(differentiate_as, computed=lax.sqrt)
+@partial(compute_on_cpu, by=lax.sqrt)
 def _sqrt(array: Any) -> Any:
     """Returns a root whose gradient at 0 is 0."""
     is_zero = array == 0
@@ -69,7 +69,7 @@ def _moment(*forms: Any, has_mean: bool = False) -> Any:
         axes = find_dims(self, dim)
         options = {"axes": axes, "correction": 1 if correction is None else correction, "keepdim": keepdim}
         compute, *others = (partial(form, **options) for form in forms)
-        moment = in_single(differentiate_as(compute, *others) if others else compute)(self)
+        moment = in_single(compute_on_cpu(compute, *others) if others else compute)(self)
         return (moment, jnp.mean(self, axis=axes, keepdims=keepdim)) if has_mean else moment
 
     return kernel
