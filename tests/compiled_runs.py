@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from oplib import tracebacks
 from oplib.autograd.compiled_autograd import state
 from oplib.autograd.compiled_autograd.deferred import execute_compiled
 from oplib.config import config
 from oplib.tensor import upcalls
-from oplib.tracebacks import is_inside
 from tests.seed import SHARE
 
 IS_ON = os.environ.get("OPLIB_COMPILED_AUTOGRAD") == "1"
@@ -54,7 +54,8 @@ def switch_on() -> None:
     """Turns compiled autograd on, and counts the backward passes."""
     if IS_ON:
         config.compiled_autograd = True
-        is_inside[__file__] = True  # the frame of _execute is none of the user's
+        for files in (tracebacks.is_inside, tracebacks._is_of_packages):
+            files[__file__] = True  # the frame of _execute is none of the user's
         upcalls.fill({"execute_compiled": _execute})
         note = state.note_eager
 

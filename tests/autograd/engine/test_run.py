@@ -73,7 +73,8 @@ def test_small_gradients_of_a_slot_are_added_by_one_call_and_large_ones_at_once(
     monkeypatch.setattr(upcalls, "add_arrays", lambda *arrays: made.append(len(arrays)) or add(*arrays))
     leaf = oplib.ones(size, dtype=getattr(oplib, dtype), requires_grad=True)
     sum(leaf * float(factor) for factor in range(5)).sum().backward()
-    assert (len(made), sum(made) - len(made)) == (calls, 4)
+    if not oplib.config.compiled_autograd:  # a program adds them
+        assert (len(made), sum(made) - len(made)) == (calls, 4)
     assert leaf.grad.tolist() == [10.0] * size
 
 

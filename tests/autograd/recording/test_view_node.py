@@ -64,7 +64,8 @@ def test_gradients_of_views_are_added_one_by_one_to_what_has_arrived(dtype, monk
     for place, one in enumerate(padded):
         one[place : place + 3] = grads[place]
     expected = ((padded[3] + padded[2]) + padded[1]) + padded[0]  # the latest node runs first
-    monkeypatch.setattr(upcalls, "add_arrays", None)
+    if not oplib.config.compiled_autograd:  # a program adds them as it likes
+        monkeypatch.setattr(upcalls, "add_arrays", None)
     backward(parts, grads)
     assert x.grad.tolist() == expected.tolist()
 
