@@ -39,7 +39,8 @@ def require_parameters(fn: Any, subject: str, *names: str) -> None:
     function = fn.__func__ if fn.__class__ is MethodType else fn
     if function.__class__ is FunctionType:  # nearly all are; a signature takes a hundred times as long
         code = function.__code__
-        if code.co_argcount - (function is not fn) == len(names) and not code.co_flags & _LATER:
+        count = code.co_argcount - (function is not fn)
+        if count == len(names) and not code.co_kwonlyargcount and not code.co_flags & _LATER:
             return
     refuse_later(fn, subject, GradientTypeError)
     due = f"({', '.join(names)})"

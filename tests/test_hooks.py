@@ -94,6 +94,9 @@ class Wrong:
     def later(self, value):
         yield value
 
+    def named(self, value, *, scale):
+        pass
+
     @classmethod
     def of_class(cls, first, second):
         pass
@@ -101,10 +104,10 @@ class Wrong:
 
 @pytest.mark.parametrize(
     "hook",
-    [Wrong().none, Wrong().two, Wrong().later, Wrong.of_class],
-    ids=["none", "two", "later", "of a class"],
+    [Wrong().none, Wrong().two, Wrong().later, Wrong().named, Wrong.of_class, lambda value, *, scale: None],
+    ids=["none", "two", "later", "by name", "of a class", "a function, by name"],
 )
-def test_a_method_with_other_parameters_is_refused(hook):
+def test_a_hook_with_other_parameters_is_refused(hook):
     x = oplib.ones(2, requires_grad=True)
     with pytest.raises(GradientTypeError, match="register_hook"):
         x.register_hook(hook)

@@ -13,6 +13,7 @@ from oplib.tensor import Tensor
 from oplib.tensor.factories import creation, from_data, likeness
 
 from .naming import collect
+from .shapes import to_tuple
 
 FUNCTIONS: dict[str, Any] = {
     "empty_like": likeness.empty_like,
@@ -21,10 +22,6 @@ FUNCTIONS: dict[str, Any] = {
     "zeros_like": likeness.zeros_like,
 }
 _standard = collect(FUNCTIONS)
-
-
-def _to_size(shape: int | Sequence[int]) -> tuple[int, ...]:
-    return tuple(shape) if isinstance(shape, Sequence) else (shape,)
 
 
 @_standard
@@ -77,19 +74,19 @@ def _arange(
 @_standard
 def _empty(shape: int | Sequence[int], *, dtype: Any = None, device: Any = None) -> Tensor:
     """Returns a Tensor of any values."""
-    return creation.empty(_to_size(shape), dtype=dtype, device=device)
+    return creation.empty(to_tuple(shape), dtype=dtype, device=device)
 
 
 @_standard
 def _ones(shape: int | Sequence[int], *, dtype: Any = None, device: Any = None) -> Tensor:
     """Returns a Tensor of ones."""
-    return creation.ones(_to_size(shape), dtype=dtype, device=device)
+    return creation.ones(to_tuple(shape), dtype=dtype, device=device)
 
 
 @_standard
 def _zeros(shape: int | Sequence[int], *, dtype: Any = None, device: Any = None) -> Tensor:
     """Returns a Tensor of zeros."""
-    return creation.zeros(_to_size(shape), dtype=dtype, device=device)
+    return creation.zeros(to_tuple(shape), dtype=dtype, device=device)
 
 
 @_standard
@@ -97,7 +94,7 @@ def _full(
     shape: int | Sequence[int], fill_value: complex, *, dtype: Any = None, device: Any = None
 ) -> Tensor:
     """Returns a Tensor of one value."""
-    return creation.full(_to_size(shape), fill_value, dtype=dtype, device=device)
+    return creation.full(to_tuple(shape), fill_value, dtype=dtype, device=device)
 
 
 @_standard

@@ -16,7 +16,8 @@ _standard = collect(FUNCTIONS)
 Axes = int | Sequence[int]
 
 
-def _to_tuple(axes: Axes) -> tuple[int, ...]:
+def to_tuple(axes: Axes) -> tuple[int, ...]:
+    """Returns axes or a shape, of which one may be given alone, as a tuple."""
     return tuple(axes) if isinstance(axes, Sequence) else (axes,)
 
 
@@ -49,7 +50,7 @@ def _expand_dims(x: Tensor, /, axis: int = 0) -> Tensor:
 @_standard
 def _flip(x: Tensor, /, *, axis: Axes | None = None) -> Tensor:
     """Turns the order of the items around, along some axes or all."""
-    return x.flip(tuple(range(x.ndim)) if axis is None else _to_tuple(axis))
+    return x.flip(tuple(range(x.ndim)) if axis is None else to_tuple(axis))
 
 
 @_standard
@@ -77,8 +78,8 @@ def _roll(x: Tensor, /, shift: Axes, *, axis: Axes | None = None) -> Tensor:
     """Moves items along axes, those at the end to the start; without an axis those of the flat Tensor."""
     if axis is None:
         return x.roll(shift)
-    axes = _to_tuple(axis)
-    shifts = _to_tuple(shift) if isinstance(shift, Sequence) else (shift,) * len(axes)
+    axes = to_tuple(axis)
+    shifts = to_tuple(shift) if isinstance(shift, Sequence) else (shift,) * len(axes)
     return x.roll(shifts, axes)
 
 
@@ -89,7 +90,7 @@ def _squeeze(x: Tensor, /, axis: Axes) -> Tensor:
     Raises:
         ArgumentValueError: the size of an axis is not 1.
     """
-    axes = _to_tuple(axis)
+    axes = to_tuple(axis)
     if any(x.shape[dim] != 1 for dim in axes if -x.ndim <= dim < x.ndim):
         raise ArgumentValueError(
             f"squeeze: only axes of size 1 can be taken away. Got {describe(x)} and axis {axis}. Reshape it."

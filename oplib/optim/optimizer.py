@@ -29,7 +29,6 @@ from oplib.tensor.devices.layout import (
 from oplib.tensor.views.view_storage import refuse_shared_memory, refuse_writes
 from oplib.torch_names import HINTS
 from oplib.tracebacks import entry_point
-from oplib.transforms.control_flow.leaves import strengthen
 
 from .hyperparameters import Hyperparameters
 from .placement import bring_to_place, check_devices
@@ -94,7 +93,7 @@ class Optimizer:
         state = self._place(_run_transformation(transformation.init, arrays), arrays)
         flat, self._structure = jax.tree_util.tree_flatten(state)
         self._owners = self._find_owners(state)
-        self.state = [Tensor.from_array(strengthen(jnp.asarray(leaf))) for leaf in flat]
+        self.state = [Tensor.from_array(jnp.asarray(leaf)) for leaf in flat]
         self.hyperparams = Hyperparameters(self.state, self._structure)
         self._updates: dict[tuple[Mask, Any], Update] = {}
 

@@ -17,7 +17,7 @@ from oplib.library.objects.observers import ObservedCall, observing
 from oplib.modes import modes
 from oplib.pytree import tree_leaves
 from oplib.tensor import Tensor
-from oplib.tensor.devices.device import is_concrete
+from oplib.tensor.devices.device import is_abstract
 from oplib.tracebacks import entry_point
 
 from .first_nan import has_nan
@@ -228,5 +228,5 @@ def _wait(values: Any) -> None:
     """Waits for arrays and Tensors. Traced ones have no values to wait for."""
     for leaf in jax.tree_util.tree_leaves(values, is_leaf=lambda value: isinstance(value, Tensor)):
         array = leaf._storage.array if isinstance(leaf, Tensor) else leaf
-        if is_concrete(array):
+        if not is_abstract(array):
             jax.block_until_ready(array)

@@ -33,6 +33,9 @@ CASES: dict[str, Callable[[Tensor], Any]] = {
     "write rows": lambda t: write(t.clone(), slice(1, None)),
     "write a column": lambda t: write(t.clone(), (slice(None), 2)),
     "batch_norm": lambda t: F.batch_norm(t, None, None, training=True),
+    "block_diag": lambda t: oplib.block_diag(t, t[:1], t.mT),
+    "diagflat": lambda t: oplib.diagflat(t, 1),
+    "pinv": lambda t: 0.1 * oplib.linalg.pinv(t, rtol=1e-3),
     "cross_entropy": lambda t: F.cross_entropy(t, t.argmax(1)),
 }
 VALUES = jnp.asarray(np.random.default_rng(3).normal(size=(5, 4)), jnp.float32)

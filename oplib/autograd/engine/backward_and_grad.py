@@ -151,7 +151,7 @@ def grad(  # noqa: PLR0917  torch's order of arguments
     wanted = _listed_inputs(inputs, "grad")
     if not wanted:
         raise _no_inputs("grad", "differentiate by")
-    unused = materialize_grads if allow_unused is None else allow_unused
+    allow_unused = materialize_grads if allow_unused is None else allow_unused
     overrides = find_overrides((*roots, *wanted))
     if overrides or (wide_plans.any and needs_64_bits(roots)):
         options: dict[str, Any] = {
@@ -159,7 +159,7 @@ def grad(  # noqa: PLR0917  torch's order of arguments
             "retain_graph": retain_graph,
             "create_graph": create_graph,
             "only_inputs": only_inputs,
-            "allow_unused": unused,
+            "allow_unused": allow_unused,
             "is_grads_batched": is_grads_batched,
             "materialize_grads": materialize_grads,
         }
@@ -174,7 +174,7 @@ def grad(  # noqa: PLR0917  torch's order of arguments
         keep_graph = create_graph if retain_graph is None else retain_graph
         grads = tensor_or_tensors_to_tuple(grad_outputs, len(roots))
         find = _find_batched if is_grads_batched else run_graph
-        gradients = find(roots, grads, wanted, keep_graph, create_graph, unused)
+        gradients = find(roots, grads, wanted, keep_graph, create_graph, allow_unused)
         if materialize_grads:
             gradients = _materialize(gradients, wanted, create_graph=create_graph)
         if not create_graph and modes.state.constant_in is not None and cuts_results(modes.state):

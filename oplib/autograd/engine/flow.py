@@ -236,7 +236,8 @@ class Flow:
 
 def _may_wait(grad: Any) -> bool:
     """Returns whether gradients are too small for memory to matter, and XLA rounds each of their sums."""
-    return grad.size <= 1 << 14 and grad.dtype.itemsize > 2
+    size: object = grad.size
+    return isinstance(size, int) and size <= 1 << 14 and grad.dtype.itemsize > 2  # a symbol is not known
 
 
 def _put_alone(grad: Any, slot: int, node: TapeNode) -> list[Any]:

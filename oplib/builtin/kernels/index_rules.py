@@ -14,6 +14,7 @@ from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
 from oplib.errors import ArgumentError, DimensionError
+from oplib.library.axes.placement import list_mesh_axes
 from oplib.tensor.devices.layout import find_explicit_mesh
 from oplib.tensor.dtypes import names as dtypes
 
@@ -137,7 +138,7 @@ def check_whole(array: Any, dims: Sequence[int], indices: Sequence[Any], name: s
     """
     for dim, names in enumerate(_read_spec(array)):
         if dim in dims and names is not None:
-            over = " and ".join(map(repr, _list_names(names)))
+            over = " and ".join(map(repr, list_mesh_axes(names)))
             reason = f"dim {dim} is indexed, and the devices of {over} have only parts of it"
             raise _make_error(array, indices, name, reason)
 
@@ -151,7 +152,7 @@ def _find_layout(
         return None
     check_whole(array, dims, indices, name)
     spec = arrange(_read_spec(array), [_read_spec(index) for index in indices])
-    used = [axis for names in spec for axis in _list_names(names)]
+    used = [axis for names in spec for axis in list_mesh_axes(names)]
     if len(set(used)) < len(used) or PartitionSpec.UNCONSTRAINED in spec:
         reason = "the indices and it are spread in ways that do not go together"
         raise _make_error(array, indices, name, reason)
@@ -169,10 +170,6 @@ def _make_error(array: Any, indices: Sequence[Any], name: str, reason: str) -> A
 
 def _read_spec(array: Any) -> Spec:
     return (*jax.typeof(array).sharding.spec, *[None] * array.ndim)[: array.ndim]
-
-
-def _list_names(names: Any) -> tuple[Any, ...]:
-    return names if isinstance(names, tuple) else () if names is None else (names,)
 
 
 def _merge(specs: Sequence[Spec]) -> Spec:

@@ -49,7 +49,7 @@ class Placement:
         chosen: dict[str, Any] = {}
         used: set[str] = set()
         for name, over in self._read(specs):
-            names = _list_names(over)
+            names = list_mesh_axes(over)
             parts = prod(extents[each] for each in names)
             if names and name not in chosen and used.isdisjoint(names) and self.sizes[name] % parts == 0:
                 chosen[name] = over
@@ -77,7 +77,7 @@ class Placement:
     def find_summed(self, chosen: dict[str, Any]) -> tuple[str, ...]:
         """Returns the mesh axes over which the results of the parts are summed."""
         return tuple(
-            name for axis in sorted(self.reduced & chosen.keys()) for name in _list_names(chosen[axis])
+            name for axis in sorted(self.reduced & chosen.keys()) for name in list_mesh_axes(chosen[axis])
         )
 
     def spread(self, axes: Axes, chosen: dict[str, Any]) -> PartitionSpec:
@@ -87,7 +87,8 @@ class Placement:
     def measure(self, axes: Axes, chosen: dict[str, Any], extents: dict[str, int]) -> tuple[int, ...]:
         """Returns the shape of the part of an array with these axes."""
         return tuple(
-            self.sizes[name] // prod(extents[each] for each in _list_names(chosen.get(name))) for name in axes
+            self.sizes[name] // prod(extents[each] for each in list_mesh_axes(chosen.get(name)))
+            for name in axes
         )
 
     def write(self) -> str:
@@ -96,7 +97,7 @@ class Placement:
         return " -> ".join(sides)
 
 
-def _list_names(over: Any) -> tuple[str, ...]:
+def list_mesh_axes(over: Any) -> tuple[str, ...]:
     """Returns the mesh axes in one entry of a spec."""
     return over if isinstance(over, tuple) else () if over is None else (over,)
 

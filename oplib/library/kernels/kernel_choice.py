@@ -16,7 +16,7 @@ from oplib.errors import MissingRuleError
 from oplib.library.records.platforms import find_device_index, list_platforms, list_slots, name_platform
 from oplib.library.records.record import Function, Record
 from oplib.tensor import Device
-from oplib.tensor.devices.device import find_default_device, is_concrete
+from oplib.tensor.devices.device import find_default_device, is_abstract
 
 
 def choose_kernel(record: Record, arrays: Sequence[Any], device: Device | None = None) -> Function:
@@ -108,7 +108,7 @@ def _find_platform(arrays: Sequence[Any], device: Device | None) -> str:
     if device is not None:
         return _name_type(device)
     for array in arrays:
-        if is_concrete(array):
+        if not is_abstract(array):
             return name_platform(next(iter(array.devices())))
     return name_platform(find_default_device())
 

@@ -131,7 +131,7 @@ def trace_to_jaxpr(jitted: Any, arrays: Sequence[Any], *, op: str, part: str) ->
 
 
 def any_traced(arrays: Iterable[Any]) -> bool:
-    """Tells whether a rule that gets these arrays is being traced, instead of run as plain Python."""
+    """Tells whether one of the arrays is traced; a rule that gets them is traced too, not run as Python."""
     return any(isinstance(array, Tracer) for array in arrays)
 
 

@@ -111,14 +111,9 @@ def _parse(spelling: object) -> tuple[str, int | None]:
 ABSTRACT = Device("abstract")
 
 
-def is_concrete(array: Any) -> bool:
-    """Returns whether a value is an array of JAX, and is not traced."""
-    return isinstance(array, jax.Array) and not isinstance(array, Tracer)
-
-
 def device_type_of(array: Any) -> str:
     """Returns the type of device that an array is on. Traced and numpy's arrays count as on JAX's default."""
-    platform = next(iter(array.devices())).platform if is_concrete(array) else jax.default_backend()
+    platform = jax.default_backend() if is_abstract(array) else next(iter(array.devices())).platform
     return _ALIASES.get(platform, platform)
 
 

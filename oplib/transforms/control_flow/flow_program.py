@@ -23,7 +23,7 @@ from oplib.library.kernels.tracing import any_traced
 from oplib.modes import modes
 from oplib.pytree import tree_flatten, tree_unflatten
 from oplib.tensor import Storage, Tensor, zeros_like
-from oplib.tensor.devices.device import is_concrete
+from oplib.tensor.devices.device import is_abstract
 from oplib.tensor.methods.copying import users_attributes
 from oplib.tensor.storage.cut import cuts_results
 from oplib.transforms.tracing.candidates import Candidates
@@ -127,7 +127,7 @@ def _describe_operands(values: Sequence[Any]) -> list[Hashable] | None:
             described += [type(value), value._requires_grad, owners.setdefault(id(owner), len(owners))]
             if storage is not owner:
                 described.append(jax.typeof(owner.array))
-        if not is_concrete(array):
+        if is_abstract(array):
             return None
         described.append(jax.typeof(array))
     return described

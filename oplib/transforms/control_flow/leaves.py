@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 from oplib.errors import ArgumentTypeError, ResultError, describe
+from oplib.library.kernels.array_kernel import make_strong
 from oplib.pytree import TreeSpec, tree_flatten, tree_unflatten
 from oplib.tensor import Tensor, box
 
@@ -67,7 +68,7 @@ def flatten_leaves(tree: Any, what: str) -> tuple[list[Tensor], LeafLayout]:
     leaves, spec = tree_flatten(tree)
     kinds = [_find_kind(leaf, what) for leaf in leaves]
     tensors = [
-        leaf if kind is Tensor else box(strengthen(leaf))
+        leaf if kind is Tensor else box(make_strong(leaf))
         for leaf, kind in zip(leaves, kinds, strict=True)
         if kind is not None
     ]
@@ -91,11 +92,6 @@ def _find_kind(leaf: Any, what: str) -> type | None:
         f"{what} holds something that is no Tensor. Got {describe(leaf)}, of type {type(leaf).__name__}. "
         "Make it a Tensor, oplib.tensor(value), or let the function capture it."
     )
-
-
-def strengthen(array: Any) -> Any:
-    """Returns an array whose dtype does not give way to others."""
-    return jax.lax.convert_element_type(array, array.dtype) if getattr(array, "weak_type", False) else array
 
 
 def share(storage: Any) -> Tensor:

@@ -19,7 +19,7 @@ from oplib.library.objects.namespace import OpOverloadPacket
 from oplib.library.objects.overload import OpOverload
 from oplib.pytree import TreeSpec, tree_flatten_dataclasses, tree_unflatten
 from oplib.tensor import Generator, Storage, Tensor, box
-from oplib.tensor.devices.device import is_concrete
+from oplib.tensor.devices.device import is_abstract
 from oplib.tensor.devices.layout import DeviceLayout, read_layout
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.views import ViewStorage
@@ -273,7 +273,7 @@ class ArgumentBinder:
             array = to_array(leaf, None, None) if isinstance(leaf, (np.ndarray, np.generic)) else leaf
             arrays.append(array)
             aval = jax.typeof(array)
-            layout = read_layout(array.sharding, aval.ndim) if is_concrete(array) else None
+            layout = None if is_abstract(array) else read_layout(array.sharding, aval.ndim)
             return ArrayKind(aval.shape, aval.dtype, aval.weak_type, aval.sharding, layout)
         if kind in (float, complex) and not is_static:
             arrays.append(leaf)

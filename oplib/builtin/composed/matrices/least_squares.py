@@ -44,7 +44,7 @@ def linalg_lstsq(input: Any, b: Any, rcond: float | None = None, *, driver: str 
     is_vector = _check_lstsq(input, b, way)
     right = ops.unsqueeze(b, -1) if is_vector else b
     rows, columns = input.shape[-2:]
-    solution, rank, values = ops.linalg_lstsq(input, right, rcond=None if way == "gels" else rcond)
+    solution, rank = ops.linalg_lstsq(input, right, rcond=None if way == "gels" else rcond)
     known = read_known(rank)  # under a trace all ranks are taken to be full
     is_full = way == "gels" or known is None or (known == columns).all()
     if way != "gelsy" and rows > columns and is_full:
@@ -53,7 +53,8 @@ def linalg_lstsq(input: Any, b: Any, rcond: float | None = None, *, driver: str 
     else:  # empty, with the history of the solution
         residuals = ops.abs(ops.narrow(ops.flatten(solution), 0, 0, 0))
     rank = make_zeros(rank, (0,)) if way == "gels" else rank
-    values = ops.detach(values) if way in ("gelsd", "gelss") else make_zeros(values, (0,))
+    has_values = way in ("gelsd", "gelss")
+    values = ops.linalg_svdvals(ops.detach(input)) if has_values else make_zeros(residuals, (0,))
     return Lstsq(ops.squeeze(solution, -1) if is_vector else solution, residuals, rank, values)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,18 +13,19 @@ from oplib.builtin.kernels.promotion import check_dtypes, find_common_shape, str
 from oplib.builtin.rows.row import Row
 from oplib.errors import ArgumentError
 from oplib.tensor import default_int_dtype
+from oplib.tensor.shapes.symbolic import has_symbols
 
 from .decompositions import check_matrix, reflect_triangle
 
 
-def _lstsq(self: Any, B: Any, *, rcond: float | None = None) -> tuple[Any, Any, Any]:
-    """Returns the least squares solution, by the pseudoinverse, whose gradient is known."""
+def _lstsq(self: Any, B: Any, *, rcond: float | None = None) -> tuple[Any, Any]:
+    """Returns the least squares solution, by the pseudoinverse, whose gradient is known, and the rank."""
     check_matrix(self, is_square=False)
     check_dtypes(self, B)
     bound = find_tolerance(self) if rcond is None else rcond
     inverse, values = _invert(self, 0.0, bound)
     rank = jnp.sum(values > values[..., :1] * bound, -1, dtype=default_int_dtype())
-    return jnp.matmul(inverse, B), rank, values
+    return jnp.matmul(inverse, B), rank
 
 
 def find_tolerance(matrix: Any) -> float:
@@ -57,20 +59,20 @@ def _invert(matrix: Any, least: Any, ratio: Any) -> tuple[Any, Any]:
     """
     if not matrix.size:
         return matrix.mT, jnp.linalg.svdvals(matrix)
-    if matrix.shape[-2] < matrix.shape[-1]:
+    is_open = has_symbols(matrix.shape[-2:])  # which side is the longer one
+    if not is_open and matrix.shape[-2] < matrix.shape[-1]:
         inverse, values = _invert(matrix.mT, least, ratio)
         return inverse.mT, values
-    q, r = jnp.linalg.qr(matrix)
+    q, r = (matrix, matrix) if is_open else jnp.linalg.qr(matrix)
     values = jnp.linalg.svdvals(r)
     largest = values[..., :1]
     least, ratio = (strong(bound, values)[..., None] for bound in (least, ratio))
     bound = jnp.maximum(least / largest, ratio)
-    inverse = lax.cond(
-        jnp.all(values[..., -1:] > largest * bound),
-        lambda: lax.linalg.triangular_solve(r, q.mT.conj(), left_side=True),
-        lambda: jnp.linalg.pinv(matrix, rtol=bound[..., 0]),
-    )
-    return inverse, values
+    decompose = partial(jnp.linalg.pinv, matrix, rtol=bound[..., 0])
+    solve = partial(lax.linalg.triangular_solve, r, q.mT.conj(), left_side=True)
+    if is_open:
+        return decompose(), values
+    return lax.cond(jnp.all(values[..., -1:] > largest * bound), solve, decompose), values
 
 
 @_invert.defjvp
@@ -104,9 +106,9 @@ ROWS = (
         source="torch.linalg.pinv",
     ),
     Row(
-        "linalg_lstsq(Tensor self, Tensor B, *, float? rcond=None) -> (Tensor, Tensor, Tensor)",
+        "linalg_lstsq(Tensor self, Tensor B, *, float? rcond=None) -> (Tensor, Tensor)",
         _lstsq,
-        "x that minimizes the norm of self @ x - B; the rank and the singular values of self",
+        "x that minimizes the norm of self @ x - B, and the rank of self",
         dtypes="fc",
         autocast="cpu float32",
     ),

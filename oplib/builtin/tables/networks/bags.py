@@ -1,4 +1,4 @@
-"""Bags of embeddings: sums, means or maxima of rows, without storing the rows."""
+"""Bags of embeddings: sums, means or maxima of rows of a table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.forms import compute_on_cpu
+from oplib.builtin.kernels.cpu_forms import compute_on_cpu
 from oplib.builtin.kernels.promotion import check_dtypes, in_single
 from oplib.builtin.rows.row import SELECTED, NetworkRow
 from oplib.builtin.tables.reductions.scan import sum_in_tree
@@ -46,9 +46,16 @@ def _largest(rows: Any, bags: Any, count: int) -> Any:
 
 
 def _add_rows(count: int, is_half: bool, table: Any, *others: Any) -> Any:
-    """Adds the rows of each bag, with factors unless they are None; the others are indices, bags and factors.
+    """Returns the sums of the rows of each bag, times their factors unless these are None.
 
-    On CPUs rows take longer to store than to add, but a table of halves would be converted as a whole.
+    Rows take longer to store than to add, so CPUs add them one by one; but a table of halves, which is added
+    in single, would be converted as a whole.
+
+    Args:
+        count: the number of bags.
+        is_half: the table is one of halves.
+        table: the rows.
+        *others: the index of each row that is added, its bag, and its factor.
     """
 
     def add(table: Any, indices: Any, bags: Any, factors: Any) -> Any:

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from oplib.builtin.kernels.cpu_forms import compute_on_cpu
 from oplib.builtin.kernels.dims import find_dim, find_dims
-from oplib.builtin.kernels.forms import compute_on_cpu
 from oplib.builtin.kernels.promotion import in_single, is_integral, meet, strong
 from oplib.builtin.rows.row import Row
 from oplib.builtin.tables.pointwise.basic import find_size
@@ -54,14 +54,14 @@ def _scaled_std(array: Any, axes: Sequence[int], correction: float, keepdim: boo
 
 
 def _std(array: Any, **options: Any) -> Any:
-    """Returns the same without the scale, in half of the time, if no square leaves the range."""
+    """Returns what :func:`_scaled_std` does; without a scale, in half of the time, if no square needs one."""
     variance, info = _var(array, **options), jnp.finfo(array.dtype)
     is_exact = (variance > info.tiny / info.eps) & (variance < math.inf)
     return lax.cond(jnp.all(is_exact), lambda: lax.sqrt(variance), lambda: _scaled_std(array, **options))
 
 
 def _moment(*forms: Any, has_mean: bool = False) -> Any:
-    """Makes the kernel of a moment, of one form or of two."""
+    """Makes the kernel of a moment from its form, and from that of CPUs if they have another one."""
 
     def kernel(
         self: Any, dim: Sequence[int] | None, *, correction: float | None = None, keepdim: bool = False

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim, find_dims
@@ -250,11 +249,11 @@ def _place_blocks(tensors: Sequence[Any]) -> Any:
     blocks = [jnp.atleast_2d(tensor) for tensor in tensors]
     if any(block.ndim > 2 for block in blocks):
         raise ArgumentError("input tensors must have 2 or fewer dimensions", "Give matrices.")
-    matrix = jnp.zeros(np.sum([block.shape for block in blocks], 0), blocks[0].dtype)
-    corner = np.zeros(2, int)
+    sizes = zip(*[block.shape for block in blocks], strict=True)
+    matrix, row, column = jnp.zeros(tuple(map(sum, sizes)), blocks[0].dtype), 0, 0
     for block in blocks:
-        matrix = matrix.at[tuple(map(slice, corner, corner + block.shape))].set(block)
-        corner += block.shape
+        matrix = lax.dynamic_update_slice(matrix, block, (row, column))
+        row, column = row + block.shape[0], column + block.shape[1]
     return matrix
 
 
@@ -372,7 +371,9 @@ ROWS = (
         out=True,
     ),
     Row(
-        "diagflat(Tensor self, int offset=0) -> Tensor", jnp.diagflat, "a matrix with the items on a diagonal"
+        "diagflat(Tensor self, int offset=0) -> Tensor",
+        lambda self, offset: jnp.diag(jnp.ravel(self), offset),
+        "a matrix with the items on a diagonal",
     ),
     Row("block_diag(Tensor[] tensors) -> Tensor", partial(_join, _place_blocks), "matrices along a diagonal"),
 )

@@ -13,7 +13,11 @@ from jax import lax
 def compute_on_cpu(function: Callable[..., Any], by: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a function of arrays that CPUs compute by another form, and that differentiates as the first.
 
-    A kernel of CPUs would be differentiated itself, or keep all operands for the backward.
+    A kernel for CPUs alone would have a derivative of its own, or keep all operands for the backward.
+
+    Args:
+        function: the form of other platforms, which is differentiated on all.
+        by: the form of CPUs. Its values are the same.
     """
     run = jax.custom_jvp(partial(lax.platform_dependent, default=function, cpu=by))
     run.defjvp(lambda primals, tangents: (run(*primals), jax.jvp(function, primals, tangents)[1]))
