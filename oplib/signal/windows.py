@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from oplib.builtin.composed.signals.windows import (
+from oplib.builtin.composed.signals.window_functions import (
     Fill,
     compute_window,
     fill_blackman,

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 from jax import lax
 
-from oplib.builtin.checks.bounds import CHECKED
+from oplib.builtin.checks.value_checks import CHECKED
 from oplib.builtin.composed.networks.losses import WRITTEN_LOSSES, render_loss
 from oplib.builtin.in_place import detach_
 from oplib.builtin.indexing.getitem import make_getitem
@@ -21,7 +21,7 @@ from oplib.builtin.indexing.setitem import setitem_
 from oplib.builtin.kernels import view_rules as rules
 from oplib.builtin.overload_resolution.call_forms import OF_FORMS
 from oplib.builtin.overload_resolution.operands import OF_OPERANDS
-from oplib.builtin.overload_resolution.random import OF_RANDOM
+from oplib.builtin.overload_resolution.random_calls import OF_RANDOM
 from oplib.builtin.registration import Overloads
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.rows.row import Function

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from oplib.autograd.recording.in_place import check_may_write, write_in_place
 from oplib.builtin.in_place import require_tensor_to_write
-from oplib.builtin.overload_resolution.random import check_deviation, check_probability
+from oplib.builtin.overload_resolution.random_calls import check_deviation, check_probability
 from oplib.builtin.rows.row import Function
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, ArgumentTypeError, UnsupportedDtypeError, describe

@@ -28,15 +28,15 @@ from oplib.pytree import tree_leaves, tree_map
 from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point
 
-from .batching import check_vmap
+from .batching_check import check_vmap
 from .comparison import Tolerance
-from .fake import check_fake
-from .forward_mode import check_forward_mode
-from .gradients import check_gradients, check_second_gradients
+from .fake_kernel_check import check_fake
+from .forward_mode_check import check_forward_mode
+from .gradient_check import check_gradients, check_second_gradients
 from .report import CheckResult, OpReport, make_report
 from .sample import Sample, is_inexact
-from .schema import check_registration, check_schema
-from .tracing import check_traced
+from .schema_check import check_registration, check_schema
+from .trace_check import check_traced
 
 
 class OpCheckResults(dict[str, str | Exception]):

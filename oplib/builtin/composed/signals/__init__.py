@@ -1,5 +1,5 @@
 """Fourier transforms, spectra and windows that are made of several ops."""
 
-from . import spectra, windows
+from . import spectra, window_functions
 
-SUBJECTS = (spectra, windows)
+SUBJECTS = (spectra, window_functions)

@@ -1,5 +1,5 @@
 """The loss functions."""
 
-from . import alignment, basic, labels, likelihood, margins
+from . import alignment, labels, likelihood, margins, regression_and_classification
 
-FAMILIES = (basic, margins, labels, likelihood, alignment)
+FAMILIES = (regression_and_classification, margins, labels, likelihood, alignment)

@@ -13,7 +13,7 @@ from oplib.builtin.rows.row import LossRow
 from oplib.errors import ArgumentError
 from oplib.tensor.dtypes import names as dtypes
 
-from .basic import reduce_losses
+from .regression_and_classification import reduce_losses
 
 
 def _log_sum(*terms: Any) -> Any:

@@ -14,7 +14,7 @@ from oplib.builtin.rows.row import LossRow
 from oplib.errors import ArgumentError, ArgumentValueError, DimensionError
 from oplib.tensor.dtypes.rules import COMPLEX
 
-from .basic import reduce_losses
+from .regression_and_classification import reduce_losses
 
 
 def _soft_margin(input: Any, target: Any, *, reduction: str = "mean") -> Any:

@@ -13,7 +13,7 @@ from oplib.builtin.rows.row import LossRow
 from oplib.errors import ArgumentValueError, UnsupportedDtypeError
 from oplib.tensor.dtypes.rules import COMPLEX
 
-from .basic import reduce_losses
+from .regression_and_classification import reduce_losses
 
 
 def _poisson_nll(

@@ -21,7 +21,7 @@ from oplib.builtin.tables.reductions.moments import compute_norm
 from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedDtypeError
 from oplib.tensor.dtypes import names as dtypes
 
-from .basic import reduce_losses
+from .regression_and_classification import reduce_losses
 
 
 def _subtract(x: Any, y: Any) -> Any:

@@ -16,7 +16,7 @@ from oplib.builtin.kernels.interpolation import find_ranges, interpolate
 from oplib.builtin.kernels.promotion import get_items, in_single, is_integral, strong
 from oplib.builtin.kernels.windows import Windows, check_input_rank, check_numbers, repeat_for_axes
 from oplib.builtin.rows.row import NetworkRow, Row
-from oplib.builtin.tables.reductions.basic import find_extremum
+from oplib.builtin.tables.reductions.sums_and_extrema import find_extremum
 from oplib.errors import ArgumentError, ArgumentValueError
 from oplib.tensor import default_int_dtype
 

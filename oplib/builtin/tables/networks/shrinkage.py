@@ -11,7 +11,7 @@ from jax import lax
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.promotion import broadcast_to, check_dtypes, in_single, strong, to_floating
 from oplib.builtin.rows.row import NetworkRow
-from oplib.builtin.tables.pointwise.basic import find_size
+from oplib.builtin.tables.pointwise.arithmetic_operators import find_size
 from oplib.errors import ArgumentError
 
 from .activations import keep_within, make_activation

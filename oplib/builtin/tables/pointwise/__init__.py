@@ -1,5 +1,5 @@
 """Ops that compute each item from the items at the same position."""
 
-from . import arithmetic, basic, bounds, complex, elementary, logic, polynomials, special  # noqa: A004
+from . import arithmetic, arithmetic_operators, bounds, complex, elementary, logic, polynomials, special  # noqa: A004
 
-FAMILIES = (basic, elementary, arithmetic, special, polynomials, bounds, logic, complex)
+FAMILIES = (arithmetic_operators, elementary, arithmetic, special, polynomials, bounds, logic, complex)

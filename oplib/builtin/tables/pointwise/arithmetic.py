@@ -16,7 +16,7 @@ from oplib.library import Derivative
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.rules import COMPLEX
 
-from .basic import find_size
+from .arithmetic_operators import find_size
 from .shared_rows import make_pairs, make_unary
 
 _STEP = constant("the result is a bool, which is piecewise constant")

@@ -22,7 +22,7 @@ from oplib.builtin.rows.row import SELECTED, ItemRow, Row
 from oplib.errors import ArgumentError, UnsupportedDtypeError
 from oplib.library import Derivative
 
-from .basic import find_quotient
+from .arithmetic_operators import find_quotient
 from .shared_rows import ONE_NUMBER, make_pairs
 
 _NOT_DIVIDED = Derivative(missing="torch has none either: use div with rounding_mode, whose gradient is 0")

@@ -30,7 +30,7 @@ from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 
 from .arithmetic import raise_two
-from .basic import find_direction, find_sign
+from .arithmetic_operators import find_direction, find_sign
 from .shared_rows import ONE_NUMBER, make_pairs, make_unary
 
 _LN2 = math.log(2.0)
@@ -45,6 +45,52 @@ def _step(name: str, function: Any, doc: str, **facts: Any) -> Row:
     names = tuple(f"{alias}_" for alias in (name, *facts.get("aliases", ())))
     schema = f"{name}(Tensor self) -> Tensor"
     return ItemRow(schema, kernel, doc, in_place=True, dtypes="ihf", in_place_functions=names, **facts)
+
+
+# The most common ones ---------------------------------------------------------------------------------------
+
+
+def _relu(array: Any) -> Any:
+    return lax.max(array, lax.full_like(array, 0))
+
+
+FUNCTIONS = (
+    make_unary(
+        "exp",
+        lax.exp,
+        "e to the power of self",
+        from_output(lambda g, y: g * jnp.conj(y)),
+        autocast="cuda float32",
+    ),
+    make_unary("log", lax.log, "natural logarithm", autocast="cuda float32"),
+    make_unary("sqrt", lax.sqrt, "square root", from_output(lambda g, y: g / jnp.conj(2 * y))),
+    make_unary("sin", lax.sin, "sine"),
+    make_unary("cos", lax.cos, "cosine"),
+    make_unary(
+        "tanh",
+        lax.tanh,
+        "hyperbolic tangent",
+        from_output(lambda g, y: g * jnp.conj(1 - y * y)),
+        network_name="tanh",
+    ),
+    make_unary(
+        "sigmoid",
+        lax.logistic,
+        "1 / (1 + exp(-self))",
+        from_output(lambda g, y: g * jnp.conj((1 - y) * y)),
+        network_name="sigmoid",
+    ),
+    ItemRow(
+        "relu(Tensor self) -> Tensor",
+        _relu,
+        "the larger of self and 0; the gradient at 0 is 0",
+        derivative=from_output(lambda g, y: jnp.where(y <= 0, 0, g)),
+        dtypes="ihf",
+        network_name="relu",
+        inplace_at=1,
+        in_place_functions=("relu_", "nn.functional.relu_"),
+    ),
+)
 
 
 # Exponentials and powers ------------------------------------------------------------------------------------
@@ -343,4 +389,4 @@ PAIRS = (
     ),
 )
 
-ROWS = (*EXPONENTIALS, *TRIGONOMETRIC, *SPECIAL, *STEPS, *PAIRS)
+ROWS = (*FUNCTIONS, *EXPONENTIALS, *TRIGONOMETRIC, *SPECIAL, *STEPS, *PAIRS)

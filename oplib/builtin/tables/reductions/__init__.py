@@ -1,5 +1,5 @@
 """Ops along dimensions: reductions, scans, order, statistics."""
 
-from . import basic, moments, order, quantiles, scan, searching, sequences, statistics
+from . import moments, order, quantiles, scan, searching, sequences, statistics, sums_and_extrema
 
-FAMILIES = (basic, moments, scan, order, quantiles, searching, sequences, statistics)
+FAMILIES = (sums_and_extrema, moments, scan, order, quantiles, searching, sequences, statistics)

@@ -15,7 +15,7 @@ from oplib.builtin.kernels.cpu_forms import compute_on_cpu
 from oplib.builtin.kernels.dims import find_dim, find_dims
 from oplib.builtin.kernels.promotion import in_single, is_integral, meet, strong
 from oplib.builtin.rows.row import Row
-from oplib.builtin.tables.pointwise.basic import find_size
+from oplib.builtin.tables.pointwise.arithmetic_operators import find_size
 from oplib.errors import ArgumentError
 from oplib.tensor.devices.layout import find_explicit_mesh
 from oplib.tensor.dtypes.rules import COMPLEX

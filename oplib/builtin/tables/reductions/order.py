@@ -19,7 +19,7 @@ from oplib.errors import ArgumentError
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 
-from .basic import find_along, find_first_position, refuse_empty, take_at
+from .sums_and_extrema import find_along, find_first_position, refuse_empty, take_at
 
 _INDICES = constant("indices are piecewise constant in the items")
 _MANY = 1024

@@ -15,7 +15,7 @@ from oplib.errors import MissingRuleError, OpMismatchError
 from oplib.library.derivatives.jvp_rule import call_jvp_rule
 
 from .comparison import Tolerance, require_equal
-from .gradients import DOUBLE, SINGLE, keeps_double, to_double_array, within
+from .gradient_check import DOUBLE, SINGLE, keeps_double, to_double_array, within
 from .sample import Sample, draw_like, flatten, only_arrays
 
 

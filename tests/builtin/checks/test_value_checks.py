@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.builtin.checks.bounds import check_index_range
+from oplib.builtin.checks.value_checks import check_index_range
 from oplib.errors import DimensionError, LinAlgError
 from oplib.nn import functional
 

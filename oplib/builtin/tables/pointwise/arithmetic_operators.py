@@ -1,4 +1,4 @@
-"""Pointwise arithmetic and elementary functions."""
+"""Arithmetic operators: sums, differences, products, quotients, powers and absolute values."""
 
 from __future__ import annotations
 
@@ -21,16 +21,14 @@ from oplib.builtin.kernels.promotion import (
     promote_operands,
     sum_like,
 )
-from oplib.builtin.rows.row import ItemRow, from_output, save_inputs
+from oplib.builtin.rows.row import ItemRow, save_inputs
 from oplib.errors import ArgumentError
 from oplib.library import Derivative
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.rules import COMPLEX
 
-from .shared_rows import ONE_NUMBER, make_pairs, make_unary
-
-# Arithmetic -------------------------------------------------------------------------------------------------
+from .shared_rows import ONE_NUMBER, make_pairs
 
 
 def _refuse_bool(*operands: Any) -> None:
@@ -184,7 +182,7 @@ POW = Derivative(backward=_pow_backward, setup_context=_save_pow)
 
 # Overloads with a number come first: a packet calls the first overload that fits, and a tensor argument
 # accepts a number too.
-ARITHMETIC = (
+ROWS = (
     *make_pairs("add", elementwise(_add), "self + other", kinds=ONE_NUMBER),
     ItemRow(
         "add.scaled(Tensor self, Tensor other, *, Scalar alpha) -> Tensor",
@@ -284,50 +282,3 @@ ARITHMETIC = (
         in_place_functions=("abs_",),
     ),
 )
-
-# Elementary functions ---------------------------------------------------------------------------------------
-
-
-def _relu(array: Any) -> Any:
-    return lax.max(array, lax.full_like(array, 0))
-
-
-FUNCTIONS = (
-    make_unary(
-        "exp",
-        lax.exp,
-        "e to the power of self",
-        from_output(lambda g, y: g * jnp.conj(y)),
-        autocast="cuda float32",
-    ),
-    make_unary("log", lax.log, "natural logarithm", autocast="cuda float32"),
-    make_unary("sqrt", lax.sqrt, "square root", from_output(lambda g, y: g / jnp.conj(2 * y))),
-    make_unary("sin", lax.sin, "sine"),
-    make_unary("cos", lax.cos, "cosine"),
-    make_unary(
-        "tanh",
-        lax.tanh,
-        "hyperbolic tangent",
-        from_output(lambda g, y: g * jnp.conj(1 - y * y)),
-        network_name="tanh",
-    ),
-    make_unary(
-        "sigmoid",
-        lax.logistic,
-        "1 / (1 + exp(-self))",
-        from_output(lambda g, y: g * jnp.conj((1 - y) * y)),
-        network_name="sigmoid",
-    ),
-    ItemRow(
-        "relu(Tensor self) -> Tensor",
-        _relu,
-        "the larger of self and 0; the gradient at 0 is 0",
-        derivative=from_output(lambda g, y: jnp.where(y <= 0, 0, g)),
-        dtypes="ihf",
-        network_name="relu",
-        inplace_at=1,
-        in_place_functions=("relu_", "nn.functional.relu_"),
-    ),
-)
-
-ROWS = (*ARITHMETIC, *FUNCTIONS)

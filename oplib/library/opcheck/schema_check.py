@@ -13,7 +13,7 @@ from oplib.library.records.record import Derivative, Tag
 from oplib.tensor import Tensor
 
 from .comparison import Tolerance, find_difference
-from .fake import check_fake
+from .fake_kernel_check import check_fake
 from .sample import Sample, flatten
 
 

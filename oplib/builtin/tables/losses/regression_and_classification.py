@@ -21,7 +21,7 @@ from oplib.builtin.kernels.promotion import (
     strong,
 )
 from oplib.builtin.rows.row import LossRow
-from oplib.builtin.tables.pointwise.basic import find_size
+from oplib.builtin.tables.pointwise.arithmetic_operators import find_size
 from oplib.builtin.tables.reductions.moments import compute_norm
 from oplib.errors import ArgumentError, ArgumentValueError, DimensionError
 from oplib.tensor import default_int_dtype
