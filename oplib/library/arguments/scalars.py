@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-from jax.core import Tracer
 
+from oplib.tensor.storage.escape import is_inside_trace
 from oplib.tensor.storage.overlay import overlays
 
 CAPACITY = 1024
@@ -44,8 +44,10 @@ class ScalarCache:
                 self._seen.clear()
             self._seen.add(key)
             return number
+        if is_inside_trace():
+            return number
         array = jax.device_put(number)  # weakly typed too; jnp.asarray would compile a function
-        if isinstance(array, Tracer) or array.committed:  # committed to the devices of the current mesh
+        if array.committed:  # to the devices of the current mesh
             return number
         if len(self.arrays) >= CAPACITY:
             self.arrays.clear()

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import oplib
 from oplib.library.arguments.scalars import CAPACITY, ScalarCache, to_operand
 
 fresh = itertools.count(1000.5)  # numbers that no test has used
@@ -146,3 +147,8 @@ def test_numbers_that_differ_by_the_sign_of_a_zero_have_arrays_of_their_own() ->
     for number, is_negative in ((complex(1.5, 0.0), False), (complex(1.5, -0.0), True)):
         for _ in range(3):
             assert np.signbit(np.imag(to_operand(number))) == is_negative
+
+
+def test_the_text_of_a_trace_does_not_depend_on_how_often_a_number_was_used() -> None:
+    texts = [str(jax.make_jaxpr(lambda x: oplib.mul(x, 3.8125))(np.float32(2))) for _ in range(3)]
+    assert texts[0] == texts[1] == texts[2]
