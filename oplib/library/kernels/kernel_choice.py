@@ -52,7 +52,7 @@ def require_kernel(record: Record, arrays: Sequence[Any], device: Device | None 
     """
     if record.sole_kernel is not None:
         return
-    if record.kernels and record.kind != "host" and _is_abstract(arrays):
+    if record.kernels and record.kind != "host" and _has_only_tracers(arrays):
         return
     choose_kernel(record, arrays, device)
 
@@ -123,7 +123,7 @@ def _name_type(device: Device) -> str:
         return device.type
 
 
-def _is_abstract(arrays: Sequence[Any]) -> bool:
+def _has_only_tracers(arrays: Sequence[Any]) -> bool:
     """Tells whether there are tracers, and no concrete array beside them that has a platform."""
     is_tracer = [isinstance(array, Tracer) for array in arrays if isinstance(array, jax.Array)]
     return bool(is_tracer) and all(is_tracer)

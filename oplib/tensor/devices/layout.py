@@ -15,6 +15,8 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec, Sharding, Singl
 
 from oplib.errors import ArgumentValueError, describe
 
+from .device import is_abstract
+
 Space: Any = jax.memory.Space  # jax.memory is no module
 _HOST_KINDS = ("pinned_host", "unpinned_host")
 _get_sharding = attrgetter("sharding")
@@ -81,7 +83,7 @@ def find_spread(array: Any) -> Sharding | None:
 def find_on_mesh(array: Any) -> Sharding | None:
     """Returns what :func:`find_spread` does, and the sharding of an array on a mesh of one device."""
     sharding = find_spread(array)
-    if sharding is not None or isinstance(array, Tracer) or not isinstance(array, jax.Array):
+    if sharding is not None or is_abstract(array):
         return sharding
     return array.sharding if isinstance(array.sharding, NamedSharding) else None
 
