@@ -129,6 +129,12 @@ def test_a_diagonal_is_filled_as_in_numpy(sizes, wrap):
     assert tensor.tolist() == expected.tolist()
 
 
+def test_a_diagonal_does_not_start_again_by_default():
+    expected = np.zeros((7, 2))
+    np.fill_diagonal(expected, 1)
+    assert oplib.zeros(7, 2).fill_diagonal_(1).tolist() == expected.tolist()
+
+
 def test_the_diagonal_of_a_view_is_filled_in_its_base():
     base = oplib.zeros(4, 4)
     base[1:, 1:].t().fill_diagonal_(1)
