@@ -37,12 +37,9 @@ def _largest(rows: Any, bags: Any, count: int) -> Any:
     items = lax.stop_gradient(rows)
     best = jax.ops.segment_max(items, bags, count)
     indices = lax.broadcasted_iota(dtypes.int32, rows.shape, 0)
-    beyond = rows.shape[0]
-    is_it = items == jnp.take(best, bags, axis=0, mode="clip")
-    first = jax.ops.segment_min(jnp.where(is_it, indices, beyond), bags, count)
-    is_there = first < beyond
-    largest = jnp.take_along_axis(rows, jnp.where(is_there, first, 0), 0, mode="clip")
-    return jnp.where(is_there, largest, 0)
+    is_it = (items == jnp.take(best, bags, axis=0, mode="clip")) | jnp.isnan(items)
+    first = jax.ops.segment_min(jnp.where(is_it, indices, rows.shape[0]), bags, count)
+    return jnp.take_along_axis(rows, first, 0, mode="fill", fill_value=0)
 
 
 def _add_rows(count: int, is_half: bool, table: Any, *others: Any) -> Any:
