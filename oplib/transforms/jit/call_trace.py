@@ -292,9 +292,8 @@ class Trace:
     def _differentiate(self, edges: _Edges, inputs: tuple[Any, ...]) -> TracedBackward:
         """Traces the backward from all outputs with a history, with what it reads as residuals."""
         outputs = self._collector.live
-        specs = [
-            jax.ShapeDtypeStruct(output._storage.spec.shape, output._storage.spec.dtype) for output in outputs
-        ]
+        avals = [output._storage.spec for output in outputs]
+        specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
         ends = [edge.node for _, edge in edges]
         self._refuse_passing_leaves(outputs, ends)
         paths = [frozenset(_find_reached(gradient_edge(output), ends)) for output in outputs]
