@@ -249,8 +249,8 @@ def pinverse(input: Any, rcond: float = 1e-15) -> Any:
         The gradient of ``linalg.pinv``.
 
     Example:
-        >>> oplib.pinverse(oplib.tensor([[2.0], [0.0]]))
-        tensor([[0.5000, 0.0000]])
+        >>> oplib.pinverse(oplib.tensor([[2.0], [1.0]]))
+        tensor([[0.4000, 0.2000]])
     """
     return call_in_float32(ops.linalg_pinv, input, rtol=rcond)
 

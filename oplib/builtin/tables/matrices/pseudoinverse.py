@@ -30,8 +30,8 @@ def _lstsq(self: Any, B: Any, *, rcond: float | None = None) -> tuple[Any, Any]:
 
 def find_tolerance(matrix: Any) -> float:
     """Returns the relative tolerance for singular values; 0 for ints, which are refused later."""
-    is_inexact = jnp.issubdtype(matrix.dtype, jnp.inexact)
-    return float(jnp.finfo(matrix.dtype).eps) * max(matrix.shape[-2:]) if is_inexact else 0.0
+    dtype = matrix.dtype
+    return float(jnp.finfo(dtype).eps) * max(matrix.shape[-2:]) if jnp.issubdtype(dtype, jnp.inexact) else 0.0
 
 
 def _pinv(self: Any, atol: Any = None, rtol: Any = None, *, hermitian: bool = False) -> Any:
@@ -45,7 +45,7 @@ def _pinv(self: Any, atol: Any = None, rtol: Any = None, *, hermitian: bool = Fa
     if "c" in (least.dtype.kind, ratio.dtype.kind):
         raise ArgumentError("a complex bound is not supported", "Give real ones.")
     ratio = jnp.where(least > 0, 0, find_tolerance(self)) if rtol is None else ratio
-    wide = (lax.expand_dims(array, (array.ndim, array.ndim + 1)) for array in (least, ratio))
+    wide = (array[..., None, None] for array in (least, ratio))
     batch = find_common_shape(self, *wide, lead=-2)
     self = jnp.broadcast_to(self, (*batch, *self.shape[-2:]))
     return _invert(self, *(jnp.broadcast_to(bound, batch) for bound in (least, ratio)))[0]
@@ -65,14 +65,14 @@ def _invert(matrix: Any, least: Any, ratio: Any) -> tuple[Any, Any]:
         return inverse.mT, values
     q, r = (matrix, matrix) if is_open else jnp.linalg.qr(matrix)
     values = jnp.linalg.svdvals(r)
-    largest = values[..., :1]
-    least, ratio = (strong(bound, values)[..., None] for bound in (least, ratio))
+    largest = values[..., 0]
+    least, ratio = (strong(bound, values) for bound in (least, ratio))
     bound = jnp.maximum(least / largest, ratio)
-    decompose = partial(jnp.linalg.pinv, matrix, rtol=bound[..., 0])
+    decompose = partial(jnp.linalg.pinv, matrix, rtol=bound)
     solve = partial(lax.linalg.triangular_solve, r, q.mT.conj(), left_side=True)
-    if is_open:
-        return decompose(), values
-    return lax.cond(jnp.all(values[..., -1:] > largest * bound), solve, decompose), values
+    is_full = (values[..., -1] > largest * bound).all()
+    inverse = decompose() if is_open else lax.cond(is_full, solve, decompose)
+    return inverse + 0 * largest[..., None, None], values  # nan if an item is not finite: JAX has zeros
 
 
 @_invert.defjvp

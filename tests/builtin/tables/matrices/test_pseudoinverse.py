@@ -1,0 +1,21 @@
+"""Pseudoinverses of matrices that have none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import oplib
+
+
+@pytest.mark.parametrize("item", [np.inf, np.nan])
+def test_an_item_that_is_not_finite_makes_its_own_matrix_nan(item: float) -> None:
+    matrices = oplib.ones(2, 3, 2)
+    matrices[0, 0, 0] = item
+    for given in (matrices, matrices.mT):
+        broken, whole = oplib.linalg.pinv(given)
+        assert broken.isnan().all()
+        np.testing.assert_allclose(whole.numpy(), 1 / 6, rtol=1e-5)
+    solution = oplib.linalg.lstsq(matrices, oplib.ones(2, 3, 1)).solution
+    assert solution[0].isnan().all()
+    np.testing.assert_allclose(solution[1].numpy(), 0.5, rtol=1e-5)
