@@ -233,11 +233,11 @@ def _eigh(self: Any, UPLO: str = "L") -> tuple[Any, Any]:
 
 def reflect_triangle(matrix: Any, UPLO: str) -> Any:
     """Returns the Hermitian matrix of one triangle; the gradient has both, as that of such a matrix."""
-    fixed = lax.stop_gradient(matrix)
-    triangle = jnp.tril(fixed) if UPLO in "Ll" else jnp.triu(fixed)
-    other = jnp.conj(jnp.swapaxes(jnp.tril(fixed, -1) if UPLO in "Ll" else jnp.triu(fixed, 1), -1, -2))
-    even = (matrix + matrix.mT.conj()) * 0.5
-    return triangle + other + (even - lax.stop_gradient(even))
+    fixed, even = lax.stop_gradient(matrix), matrix * 0.5 + matrix.mT.conj() * 0.5
+    mean = lax.stop_gradient(even)  # its diagonal is real
+    triangle = jnp.tril(fixed, -1) if UPLO in "Ll" else jnp.triu(fixed, 1)
+    is_diagonal = jnp.eye(matrix.shape[-1], dtype=bool)
+    return jnp.where(is_diagonal, mean, triangle + triangle.mT.conj()) + (even - mean)
 
 
 def _eigvalsh(self: Any, UPLO: str = "L") -> Any:

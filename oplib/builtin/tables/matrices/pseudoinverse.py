@@ -72,7 +72,8 @@ def _invert(matrix: Any, least: Any, ratio: Any) -> tuple[Any, Any]:
     solve = partial(lax.linalg.triangular_solve, r, q.mT.conj(), left_side=True)
     is_full = (values[..., -1] > largest * bound).all()
     inverse = decompose() if is_open else lax.cond(is_full, solve, decompose)
-    return inverse + 0 * largest[..., None, None], values  # nan if an item is not finite: JAX has zeros
+    # Singular values that are nan make nan, not zeros.
+    return inverse + strong(0 * largest[..., None, None], inverse), values
 
 
 @_invert.defjvp
