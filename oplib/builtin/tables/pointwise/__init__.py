@@ -1,5 +1,23 @@
 """Ops that compute each item from the items at the same position."""
 
-from . import arithmetic, arithmetic_operators, bounds, complex, elementary, logic, polynomials, special  # noqa: A004
+from . import (
+    arithmetic_operators,
+    bounds,
+    complex,  # noqa: A004
+    elementary,
+    further_arithmetic,
+    logic,
+    polynomials,
+    special,
+)
 
-FAMILIES = (arithmetic_operators, elementary, arithmetic, special, polynomials, bounds, logic, complex)
+FAMILIES = (
+    arithmetic_operators,
+    elementary,
+    further_arithmetic,
+    special,
+    polynomials,
+    bounds,
+    logic,
+    complex,
+)

@@ -29,8 +29,8 @@ from oplib.library import Derivative
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 
-from .arithmetic import raise_two
 from .arithmetic_operators import find_direction, find_sign
+from .further_arithmetic import raise_two
 from .shared_rows import ONE_NUMBER, make_pairs, make_unary
 
 _LN2 = math.log(2.0)

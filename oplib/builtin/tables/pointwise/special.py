@@ -20,7 +20,7 @@ from oplib.errors import ArgumentError, MissingRuleError, describe
 from oplib.importing import LateImports
 from oplib.library import Derivative
 
-from .arithmetic import divide_sine, replace_unless_finite
+from .further_arithmetic import divide_sine, replace_unless_finite
 from .shared_rows import make_pairs
 
 _ROOT_OF_HALF = math.sqrt(0.5)
