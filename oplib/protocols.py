@@ -1,8 +1,12 @@
-"""The protocols of classes on higher floors that lower floors use."""
+"""The protocols of classes on higher floors that lower floors use, and two types that many modules name."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
+
+AnyFunction = Callable[..., Any]
+Values = tuple[Any, ...]  # of any kinds and number, such as the arguments of a call
 
 
 class GraphNode(Protocol):

@@ -14,9 +14,10 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from oplib.errors import ArgumentTypeError, describe
 from oplib.modes import ModeState, enter_block, leave_block, modes
+from oplib.protocols import AnyFunction
 from oplib.tracebacks import warn_user
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+_F = TypeVar("_F", bound=AnyFunction)
 
 
 class Mode:
@@ -95,7 +96,7 @@ class Flag(Mode):
         setattr(state, self.name, value)
 
 
-def _choose_wrapper(mode: Mode, function: Any) -> Callable[[Mode, Any], Callable[..., Any]]:
+def _choose_wrapper(mode: Mode, function: Any) -> Callable[[Mode, Any], AnyFunction]:
     if not callable(function):
         raise ArgumentTypeError(
             f"{type(mode).__name__}: it decorates what can be called. Got {describe(function)}. Use a with "
@@ -118,7 +119,7 @@ def _choose_wrapper(mode: Mode, function: Any) -> Callable[[Mode, Any], Callable
     return _wrap_coroutine if inspect.iscoroutinefunction(function) else _wrap_function
 
 
-def _wrap_function(mode: Mode, function: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_function(mode: Mode, function: AnyFunction) -> AnyFunction:
     @functools.wraps(function, updated=() if inspect.isclass(function) else ("__dict__",))
     def run(*args: Any, **kwargs: Any) -> Any:
         state = modes.state
@@ -134,7 +135,7 @@ def _wrap_function(mode: Mode, function: Callable[..., Any]) -> Callable[..., An
     return run
 
 
-def _wrap_generator(mode: Mode, function: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_generator(mode: Mode, function: AnyFunction) -> AnyFunction:
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         return (yield from _drive(mode, function(*args, **kwargs)))
@@ -163,7 +164,7 @@ def _drive(mode: Mode, steps: Any) -> Generator[Any, Any, Any]:
             step = functools.partial(steps.send, sent)
 
 
-def _wrap_coroutine(mode: Mode, function: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_coroutine(mode: Mode, function: AnyFunction) -> AnyFunction:
     drive = types.coroutine(_wrap_generator(mode, function))
 
     @functools.wraps(function)

@@ -13,6 +13,7 @@ from oplib.library import OpOverload, custom_op
 from oplib.library.objects.deferral import defer, settle
 from oplib.library.registration.rule_registration import add_autocast
 from oplib.library.schema import FunctionSchema
+from oplib.protocols import Values
 
 from .kernels.dtype_classes import check_classes
 from .rows.row import Row
@@ -98,13 +99,13 @@ class Overloads(Mapping[str, OpOverload]):
         return list(self._rows)
 
 
-def make_results(schema: FunctionSchema) -> type[tuple[Any, ...]] | None:
+def make_results(schema: FunctionSchema) -> type[Values] | None:
     """Returns the named tuple of an op with several named results; None for other ops."""
     names = tuple(result.name for result in schema.returns if result.name)
     return _name_results(names) if len(names) == len(schema.returns) > 1 else None
 
 
 @functools.cache
-def _name_results(names: tuple[str, ...]) -> type[tuple[Any, ...]]:
+def _name_results(names: tuple[str, ...]) -> type[Values]:
     """One class for ops whose results have the same names."""
     return namedtuple("_".join(names), names)  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]  from the table

@@ -17,6 +17,7 @@ from oplib.builtin.rows.row import Function
 from oplib.errors import ArgumentError, frame_error
 from oplib.library import OpOverload
 from oplib.library.arguments.binding import Binder
+from oplib.protocols import Values
 from oplib.tensor import Storage, Tensor
 
 from .in_place import require_tensor_to_write
@@ -91,7 +92,7 @@ def all_integers(args: Iterable[Any]) -> bool:
     return True
 
 
-def convert_by_schema(overload: OpOverload) -> Callable[..., tuple[Any, ...]]:
+def convert_by_schema(overload: OpOverload) -> Callable[..., Values]:
     """Makes the function that converts the further arguments of a view, before a rule sees them.
 
     A view lives as long as its starts and sizes. So these are numbers, and not what may change later.
@@ -101,7 +102,7 @@ def convert_by_schema(overload: OpOverload) -> Callable[..., tuple[Any, ...]]:
     def find_binder() -> Binder:
         return Binder(overload._schema)
 
-    def convert(tensor: Tensor, args: Iterable[Any], named: Mapping[str, Any] = _NO_NAMES) -> tuple[Any, ...]:
+    def convert(tensor: Tensor, args: Iterable[Any], named: Mapping[str, Any] = _NO_NAMES) -> Values:
         values = find_binder().bind((tensor, *args), named, op=overload.name())[1:]
         return tuple([tuple(value) if value.__class__ is list else value for value in values])
 

@@ -18,6 +18,7 @@ from oplib.autograd.user_functions.array_call import ArrayCall, HeldContext
 from oplib.autograd.user_functions.function_node import refuse_gradient
 from oplib.errors import AutogradError
 from oplib.modes import modes
+from oplib.protocols import Values
 from oplib.tensor import Tensor, box, read_array
 from oplib.tensor.storage.cut import cuts_results, keep_derivative, stop
 from oplib.tensor.storage.escape import refuse_escape
@@ -29,7 +30,7 @@ from .registration.custom_op import make_function_op
 from .schema import parse_schema
 
 
-def apply_as_op(cls: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+def apply_as_op(cls: Any, args: Values, keywords: Mapping[str, Any]) -> Any:
     """Applies a Function to arrays, to Tensors that JAX differentiates, or to both.
 
     Raises:
@@ -124,7 +125,7 @@ def _make_op(cls: Any, count: int) -> Any:
         ctx.save_for_backward(*ctx.held.take_arrays())
         return outputs
 
-    def backward(ctx: Any, grads: list[Any]) -> tuple[Any, ...]:
+    def backward(ctx: Any, grads: list[Any]) -> Values:
         return None, *ctx.held.pull(ctx.saved_tensors, grads)
 
     def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:

@@ -20,6 +20,7 @@ import numpy as np
 from jax.core import ShapedArray
 
 from oplib.config import config
+from oplib.protocols import AnyFunction
 
 from .array_types import match_type, sum_gradient, zeros_of
 from .compilation import is_uncompiled, name_traced
@@ -189,9 +190,7 @@ def _push_forward(function: Callable[..., Arrays], present: Mask) -> Callable[..
     return pushed_forward
 
 
-def bind_fixed(
-    function: Callable[..., Any], arrays: Sequence[Any], varied: Mask
-) -> tuple[Callable[..., Any], Arrays]:
+def bind_fixed(function: AnyFunction, arrays: Sequence[Any], varied: Mask) -> tuple[AnyFunction, Arrays]:
     """Returns a function of some of the inputs, and these inputs. The others keep their values.
 
     Further arrays may follow the inputs.

@@ -11,6 +11,7 @@ import jax
 from jax.core import Tracer, eval_jaxpr
 
 from oplib.config import config
+from oplib.protocols import AnyFunction
 from oplib.tensor.storage.failed_reads import refuse_caught_reads
 from oplib.tracebacks import is_inside
 
@@ -73,12 +74,12 @@ def advise_first_nan(error: BaseException) -> None:
         error.add_note(_SEARCH)
 
 
-def rename_function(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def rename_function(function: AnyFunction, name: str) -> AnyFunction:
     """Gives a function the name under which compiled code shows it."""
     function.__name__ = function.__qualname__ = name
     return function
 
 
-def name_traced(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def name_traced(function: AnyFunction, name: str) -> AnyFunction:
     """Returns a function, to be compiled under a name, whose trace may not go on after a failed read."""
     return rename_function(partial(refuse_caught_reads, name, function), name)

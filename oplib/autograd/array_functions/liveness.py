@@ -10,6 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import subjaxprs
 
+from oplib.protocols import AnyFunction
+
 from .array_types import zeros_of
 from .compilation import bind_jaxpr, is_jit_disabled
 
@@ -89,9 +91,7 @@ def drop_dead(function: Callable[..., Arrays]) -> Callable[..., Arrays]:
     return run
 
 
-def fill_unused(
-    function: Callable[..., Any], used: Sequence[bool], avals: Sequence[Any]
-) -> Callable[..., Any]:
+def fill_unused(function: AnyFunction, used: Sequence[bool], avals: Sequence[Any]) -> AnyFunction:
     """Returns a function of the used inputs alone. Zeros stand for the others."""
 
     def filled(*arrays: Any) -> Any:

@@ -11,6 +11,7 @@ import jax
 
 from oplib.autograd.array_functions.array_function import shape_of
 from oplib.errors import AutogradError
+from oplib.protocols import AnyFunction
 from oplib.tracebacks import warn_user
 
 from .compilers import check_compiler
@@ -36,7 +37,7 @@ class FakeBackwardCFunction:
         return getattr(self.real, name)
 
 
-def call_hook(hook: Callable[..., Any], *args: Any, hook_type: str | None = None) -> Any:
+def call_hook(hook: AnyFunction, *args: Any, hook_type: str | None = None) -> Any:
     """Calls a hook, and returns its result, or the first argument if it returned None.
 
     Raises:
@@ -202,7 +203,7 @@ class AutogradCompilerInstance:
         return self._add_call(index, arguments, results, run)
 
     def _add_call(
-        self, index: int, arguments: Sequence[Values], results: list[Value | None], run: Callable[..., Any]
+        self, index: int, arguments: Sequence[Values], results: list[Value | None], run: AnyFunction
     ) -> list[Value | None]:
         """Records a call of ``run`` with the hook of an index, and the values of the arguments."""
         assert self.hooks_proxy is not None, "begin_capture was not called"

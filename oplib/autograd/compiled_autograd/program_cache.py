@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import takewhile, zip_longest
 from typing import Any
 
 from oplib.autograd.array_functions.compilation import advise_first_nan
 from oplib.autograd.array_functions.tokens import next_token
+from oplib.protocols import AnyFunction
 
 from .state import cpp_verbose_log_fn, snapshot_verbose_logging_enabled
 
@@ -28,7 +29,7 @@ class BackwardProgram:
     __slots__ = ("_compiled", "_forwarded", "names")
 
     def __init__(
-        self, names: Sequence[str], compiled: Callable[..., Any] | None, forwarded: Sequence[int | None]
+        self, names: Sequence[str], compiled: AnyFunction | None, forwarded: Sequence[int | None]
     ) -> None:
         self.names = names
         self._compiled = compiled
@@ -79,7 +80,7 @@ class ProgramCache:
             self._numbers += 1
             return self._numbers - 1
 
-    def token_of(self, compiler: Callable[..., Any]) -> int:
+    def token_of(self, compiler: AnyFunction) -> int:
         """Returns a number that stands for a compiler in keys. The cache does not keep the compiler alive."""
         try:
             token = self._compilers.get(compiler)

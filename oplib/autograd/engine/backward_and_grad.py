@@ -12,6 +12,7 @@ from oplib.autograd.nodes.edges import GradientEdge
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.errors import AutogradError, GradientTypeError, GradientValueError, describe
 from oplib.modes import modes
+from oplib.protocols import Values
 from oplib.tensor import Tensor
 from oplib.tensor.storage.cut import cuts_results
 from oplib.tracebacks import entry_point, warn_user
@@ -182,7 +183,7 @@ def grad(  # noqa: PLR0917  torch's order of arguments
     return dict(zip(inputs, gradients, strict=True)) if isinstance(inputs, dict) else gradients
 
 
-def _find_batched(roots: tuple[Any, ...], grads: tuple[Tensor | None, ...], *kinds: Any) -> Any:
+def _find_batched(roots: Values, grads: tuple[Tensor | None, ...], *kinds: Any) -> Any:
     def run(grads: tuple[Tensor | None, ...], **run_class: Any) -> Any:
         return run_graph(roots, grads, *kinds, **run_class)
 
@@ -204,7 +205,7 @@ def tensor_or_tensors_to_tuple(tensors: Grads, length: int) -> tuple[Tensor | No
         ) from None
 
 
-def _listed(tensors: Any) -> tuple[Any, ...]:
+def _listed(tensors: Any) -> Values:
     """Returns one or several outputs as a tuple."""
     if tensors.__class__ is list or tensors.__class__ is tuple:
         return tuple(tensors)
@@ -218,7 +219,7 @@ def _listed(tensors: Any) -> tuple[Any, ...]:
     return tuple(cast("Iterable[Any]", tensors))
 
 
-def _listed_inputs(inputs: Any, caller: str) -> tuple[Any, ...]:
+def _listed_inputs(inputs: Any, caller: str) -> Values:
     """Returns one or several inputs, or the values of a dictionary, as a tuple."""
     if type(inputs) is dict:
         return tuple(inputs.values())
@@ -261,7 +262,7 @@ def _warn_of_cycle() -> None:
 
 
 def _materialize(
-    gradients: tuple[Tensor | None, ...], wanted: tuple[Any, ...], *, create_graph: bool
+    gradients: tuple[Tensor | None, ...], wanted: Values, *, create_graph: bool
 ) -> tuple[Tensor, ...]:
     """Replaces None by zeros for inputs that no output depends on."""
     return tuple(
@@ -302,7 +303,7 @@ def find_overrides(values: Iterable[object]) -> list[type[Any]]:
 
 
 def hand_over(
-    func: Callable[..., Any], overrides: list[type[Any]], args: tuple[Any, ...], kwargs: dict[str, Any]
+    func: Callable[..., Any], overrides: list[type[Any]], args: Values, kwargs: dict[str, Any]
 ) -> Any:
     """Calls each class's ``__oplib_function__`` until one answers, or raises GradientTypeError."""
     for cls in overrides:

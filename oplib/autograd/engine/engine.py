@@ -20,6 +20,7 @@ from oplib.autograd.nodes.node import Edge, Node, TapeNode
 from oplib.autograd.saved.hooks import HookPair, active_pairs
 from oplib.errors import AutogradError
 from oplib.modes import modes
+from oplib.protocols import Values
 from oplib.tensor import Tensor
 
 from . import fork
@@ -34,11 +35,11 @@ class _EngineBase:
 
     def run_backward(  # noqa: PLR0917  torch's order of arguments
         self,
-        tensors: tuple[Any, ...],
-        grad_tensors: tuple[Any, ...],
+        tensors: Values,
+        grad_tensors: Values,
         keep_graph: bool,
         create_graph: bool,
-        inputs: tuple[Any, ...] = (),
+        inputs: Values = (),
         allow_unreachable: bool = False,
         accumulate_grad: bool = False,
     ) -> tuple[Tensor | None, ...] | None:

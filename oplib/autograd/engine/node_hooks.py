@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from oplib.autograd.nodes.accumulate import adding, refuse_traced_gradient
 from oplib.autograd.nodes.hook_kinds import HookKind, after, before
 from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.modes import modes
+from oplib.protocols import AnyFunction
 from oplib.tensor import Tensor
 
 from .validation import validate_gradients
@@ -106,9 +106,7 @@ def store_retained(node: TapeNode, slot: int, grad: Any, run: BackwardRun) -> No
         _retain(tensor, grad, run)
 
 
-def _run_hooks_of_tensor(
-    hooks: tuple[Callable[..., Any], ...], grad: Any, node: TapeNode, run: BackwardRun
-) -> Any:
+def _run_hooks_of_tensor(hooks: tuple[AnyFunction, ...], grad: Any, node: TapeNode, run: BackwardRun) -> Any:
     boxed = None if grad is None else run.representation.box(grad)
     for hook in hooks:
         result = hook(boxed)
@@ -138,7 +136,7 @@ def _unbox(boxed: Boxed, run: BackwardRun) -> list[Any]:
     return [None if tensor is None else unbox(tensor) for tensor in boxed]
 
 
-def _checked_tuple(result: object, old: Boxed, hook: Callable[..., Any], node: TapeNode) -> Boxed:
+def _checked_tuple(result: object, old: Boxed, hook: AnyFunction, node: TapeNode) -> Boxed:
     """Returns the result of a node hook if it may replace ``old``."""
     if not isinstance(result, tuple):
         raise GradientTypeError(
@@ -156,7 +154,7 @@ def _checked_tuple(result: object, old: Boxed, hook: Callable[..., Any], node: T
     return result
 
 
-def _check_replacement(new: object, old: Tensor | None, hook: Callable[..., Any], node: TapeNode) -> None:
+def _check_replacement(new: object, old: Tensor | None, hook: AnyFunction, node: TapeNode) -> None:
     if not isinstance(new, Tensor):
         raise GradientTypeError(
             f"{_name(hook, node)}: expected a Tensor or None. Got {type(new).__name__}. Return a Tensor."
@@ -178,7 +176,7 @@ def _check_replacement(new: object, old: Tensor | None, hook: Callable[..., Any]
             )
 
 
-def _name(hook: Callable[..., Any], node: TapeNode) -> str:
+def _name(hook: AnyFunction, node: TapeNode) -> str:
     return f"{node.name()}: hook '{getattr(hook, '__name__', type(hook).__name__)}'"
 
 

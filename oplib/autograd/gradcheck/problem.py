@@ -13,6 +13,7 @@ import numpy as np
 
 from oplib.autograd.nodes.edges import walk_nodes
 from oplib.errors import ArgumentError, ArgumentValueError, GradcheckError, describe
+from oplib.protocols import Values
 from oplib.tensor import Storage, Tensor, needs_grad
 
 from .coordinates import Vector, count_coordinates, from_rows, stack_rows, to_coordinates
@@ -125,7 +126,7 @@ class Problem:
         return got
 
 
-def call_in_double(func: Func, inputs: Sequence[Any]) -> tuple[Any, ...]:
+def call_in_double(func: Func, inputs: Sequence[Any]) -> Values:
     """Returns the results of a function at inputs in double precision.
 
     Raises:
@@ -157,7 +158,7 @@ def _is_single(value: Any) -> bool:
     return is_inexact_tensor(value) and value.array.dtype not in (np.float64, np.complex128)
 
 
-def as_tuple(values: Any) -> tuple[Any, ...]:
+def as_tuple(values: Any) -> Values:
     """Returns one or several values as a tuple."""
     return tuple(cast("Sequence[Any]", values)) if isinstance(values, (tuple, list)) else (values,)
 

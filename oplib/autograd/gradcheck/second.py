@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -11,6 +11,7 @@ import numpy as np
 from oplib.autograd.array_functions.masks import pick_given
 from oplib.autograd.engine.backward_and_grad import grad
 from oplib.errors import CheckOptionError
+from oplib.protocols import AnyFunction
 from oplib.tensor import Tensor, needs_grad
 from oplib.tracebacks import entry_point
 
@@ -22,7 +23,7 @@ from .problem import as_tuple, call_in_double, to_double
 
 @entry_point
 def gradgradcheck(
-    func: Callable[..., Any],
+    func: AnyFunction,
     inputs: Tensor | Sequence[Any],
     grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
     *,
@@ -112,7 +113,7 @@ class _FirstGradients:
         cotangents: the gradients of the outputs at the point of the check.
     """
 
-    def __init__(self, func: Callable[..., Any], point: Sequence[Any], grad_outputs: Any) -> None:
+    def __init__(self, func: AnyFunction, point: Sequence[Any], grad_outputs: Any) -> None:
         self.__wrapped__ = self._func = func
         self._wanted = [index for index, value in enumerate(point) if needs_grad(value)]
         if grad_outputs is None:

@@ -17,6 +17,7 @@ from oplib.autograd.array_functions.array_function import BackwardPlan
 from oplib.autograd.nodes.accumulate import AccumulateGrad
 from oplib.autograd.nodes.node import NOBODY, Edge, SavedArray, SavedState, TapeNode
 from oplib.autograd.tangents import TangentSlot
+from oplib.protocols import Values
 from oplib.tensor import Storage, Tensor, box
 
 from .hooks import active_pairs
@@ -40,7 +41,7 @@ class SavedSlots:
         self.residuals = tuple(residuals)
         self.reads = tuple(reads)
 
-    def read(self, node_name: str) -> tuple[Any, ...]:
+    def read(self, node_name: str) -> Values:
         """Returns the arrays that the formula reads."""
         return tuple([slot.read_residual(node_name) for slot in self.residuals])
 
@@ -70,9 +71,9 @@ class SlottedNode(TapeNode):
     """
 
     plan: BackwardPlan
-    saved: tuple[Any, ...] | SavedSlots | None = ()
+    saved: Values | SavedSlots | None = ()
     versions: tuple[int, ...] | None = None
-    kept: tuple[tuple[Any, ...], tuple[Storage, ...], tuple[int, ...]] | None = None
+    kept: tuple[Values, tuple[Storage, ...], tuple[int, ...]] | None = None
     tangents: list[TangentSlot | None] | None = None
 
     def read_saved(self) -> SavedState:  # noqa: D102  described in TapeNode
@@ -196,7 +197,7 @@ class SlottedNode(TapeNode):
         return self.saved
 
 
-def _spread(values: Sequence[SavedArray]) -> tuple[tuple[Any, ...], tuple[Storage, ...], tuple[int, ...]]:
+def _spread(values: Sequence[SavedArray]) -> tuple[Values, tuple[Storage, ...], tuple[int, ...]]:
     """Returns the arrays, the storages and the versions of saved values."""
     arrays, storages, versions, _ = zip(*values, strict=True) if values else ((), (), (), ())
     return arrays, storages, versions

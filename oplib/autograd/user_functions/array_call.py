@@ -16,6 +16,7 @@ from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.saved.saved_tensor import SavedTensor
 from oplib.autograd.tangents import run_without_tangents
 from oplib.errors import AutogradError, describe
+from oplib.protocols import Values
 from oplib.tensor import Storage, Tensor
 
 from .context import check_saved
@@ -53,7 +54,7 @@ class Mold:
         operands, self.operands = self.operands, []
         return operands
 
-    def fill(self, operands: Sequence[Any], others: Any = NotImplemented) -> tuple[Any, ...]:
+    def fill(self, operands: Sequence[Any], others: Any = NotImplemented) -> Values:
         """Returns the values with other operands, and with ``others`` for all other leaves if it is given."""
         kept = self._leaves if others is NotImplemented else [others] * len(self._leaves)
         leaves = spread(operands, self.flags, kept)
@@ -130,7 +131,7 @@ class ArrayCall:
         written: for each array of the result, the position of the operand whose new value it is, or None.
     """
 
-    def __init__(self, cls: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
+    def __init__(self, cls: Any, args: Values, keywords: Mapping[str, Any]) -> None:
         self.cls = cls
         self._names = tuple(keywords)
         self.mold = Mold((*args, *keywords.values()))

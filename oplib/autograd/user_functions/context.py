@@ -6,6 +6,7 @@ from typing import Any
 
 from oplib.autograd.array_functions.masks import map_given
 from oplib.errors import ArgumentValueError, AutogradError, DimensionError, GradientTypeError
+from oplib.protocols import Values
 from oplib.tensor import Tensor
 from oplib.tensor.dtypes.rules import normalize_dtype
 from oplib.tensor.inference import refuse_saving
@@ -22,7 +23,7 @@ class FunctionCtx:
     dirty_tensors: tuple[Tensor, ...] = ()
     non_differentiable: tuple[Tensor, ...] = ()
     materialize_grads: bool = True
-    output_grad_dtypes: tuple[Any, ...] | None = None
+    output_grad_dtypes: Values | None = None
     _materialize_non_diff_grads: bool = True  # whether that holds for outputs that have no gradient at all
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
@@ -107,7 +108,7 @@ class FunctionCtx:
         self.output_grad_dtypes = tuple(map_given(normalize_dtype, dtypes))
 
 
-def _check_marked(tensors: tuple[Any, ...], method: str) -> None:
+def _check_marked(tensors: Values, method: str) -> None:
     for position, tensor in enumerate(tensors):
         if not isinstance(tensor, Tensor):
             raise AutogradError(
@@ -116,7 +117,7 @@ def _check_marked(tensors: tuple[Any, ...], method: str) -> None:
             )
 
 
-def check_saved(tensors: tuple[Any, ...], method: str, *, in_graph: bool = False) -> None:
+def check_saved(tensors: Values, method: str, *, in_graph: bool = False) -> None:
     """Raises if an argument of ``save_for_backward`` or ``save_for_forward`` is not a Tensor or None.
 
     One that a node of a graph saves must be no inference tensor.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from oplib.autograd.nodes.gradient_representation import is_tracer_class
+from oplib.protocols import Values
 from oplib.tensor import Tensor, read_array
 from oplib.tensor.storage.escape import is_only_mapped
 from oplib.tensor.storage.overlay import overlays
@@ -39,7 +40,7 @@ class Binding:
         is_fixed = self._defaults == [_ABSENT] * len(parameters)
         self.fixed_names = list(self._signature.parameters) if is_fixed else None
 
-    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def bind(self, args: Values, kwargs: dict[str, Any]) -> tuple[Values, dict[str, Any]]:
         """Moves keyword arguments to their positions and fills in defaults.
 
         Returns:

@@ -20,6 +20,7 @@ from oplib.autograd.saved.saved_tensor import SavedTensor, link, second_pass_err
 from oplib.errors import AutogradError, MissingAttributeError, SavedTensorError
 from oplib.hooks import require_parameters
 from oplib.modes import modes
+from oplib.protocols import Values
 from oplib.tensor import Storage, Tensor, box, upcalls
 from oplib.tracebacks import warn_user
 
@@ -50,7 +51,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
 
     _forward_cls: ClassVar[Any]  # the user's subclass of Function, whose module imports this one
 
-    needs_input_grad: tuple[Any, ...] = ()
+    needs_input_grad: Values = ()
     _saved: tuple[SavedTensor | None, ...] | None = ()
     _are_shown: bool = False  # somebody may hold the saved values themselves
     _saved_for_jvp: tuple[Tensor | None, ...] | None = None  # while jvp runs
@@ -222,7 +223,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         subject = f"{cls._forward_cls.__name__}: its backward"
         require_parameters(cls._get_user_fn(), subject, "ctx", *names)
 
-    def _arrange(self, values: Iterable[Any]) -> tuple[Any, ...]:
+    def _arrange(self, values: Iterable[Any]) -> Values:
         """Puts a value for each Tensor argument at its place. Other arguments get None."""
         leaves = spread(values, self._tensor_flags)
         return unflatten_values(leaves, self._argument_count, self._argument_specs)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from oplib.errors import AutogradError, GradientValueError, MissingRuleError
+from oplib.protocols import Values
 from oplib.pytree import TreeSpec, tree_structure, tree_unflatten
 from oplib.tensor import Tensor
 
@@ -31,7 +32,7 @@ class NestedContext(BackwardCFunction):
         self._saved_structure = tree_structure(tensors)
 
     @BackwardCFunction.saved_tensors.getter
-    def saved_tensors(self) -> tuple[Any, ...]:
+    def saved_tensors(self) -> Values:
         """The arguments of ``save_for_backward``, with their nesting.
 
         Raises:
@@ -91,7 +92,7 @@ class NestedIOFunction(Function):
         return ctx._forward_cls.forward_extended(ctx, *args)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+    def backward(ctx: Any, *grads: Any) -> Values:
         """Calls ``backward_extended`` and puts its gradients at the places of the arguments."""
         returned = ctx._forward_cls.backward_extended(ctx, *grads)
         gradients = list(iterate_tensors(returned, or_none=True))

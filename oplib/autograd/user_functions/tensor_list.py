@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from oplib.errors import AutogradError, MissingRuleError, describe
+from oplib.protocols import AnyFunction, Values
 from oplib.pytree import TreeSpec, leaf_unless_list_of, tree_flatten, tree_unflatten
 from oplib.pytree.paths import find_different_path
 from oplib.tensor import Tensor
@@ -94,8 +95,8 @@ def supports_tensorlist(cls: _C, *, or_none: bool = False) -> _C:
     return cls
 
 
-def _make_forward(forward: Callable[..., Any], is_leaf: Callable[[Any], bool]) -> Callable[..., Any]:
-    def new_forward(ctx: Any, *args: Any) -> tuple[Any, ...]:
+def _make_forward(forward: AnyFunction, is_leaf: Callable[[Any], bool]) -> AnyFunction:
+    def new_forward(ctx: Any, *args: Any) -> Values:
         if not args or not isinstance(args[-1], Metadata):
             raise MissingRuleError(
                 "supports_tensorlist: forward was called directly. It takes what apply has flattened. Call "
@@ -116,8 +117,8 @@ def _make_forward(forward: Callable[..., Any], is_leaf: Callable[[Any], bool]) -
     return new_forward
 
 
-def _make_backward(backward: Callable[..., Any]) -> Callable[..., Any]:
-    def new_backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+def _make_backward(backward: AnyFunction) -> AnyFunction:
+    def new_backward(ctx: Any, *grads: Any) -> Values:
         metadata = getattr(ctx, "_pt_metadata", None)
         if metadata is None:
             raise MissingRuleError(
@@ -144,7 +145,7 @@ def _make_backward(backward: Callable[..., Any]) -> Callable[..., Any]:
     return new_backward
 
 
-def _make_apply(apply: Callable[..., Any], is_leaf: Callable[[Any], bool], name: str) -> Callable[..., Any]:
+def _make_apply(apply: AnyFunction, is_leaf: Callable[[Any], bool], name: str) -> AnyFunction:
     def new_apply(*args: Any) -> Any:
         leaves, spec = flatten(args, is_leaf)
         metadata = Metadata(spec)

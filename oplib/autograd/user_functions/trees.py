@@ -7,6 +7,7 @@ from typing import Any
 
 from oplib.autograd.nodes.gradient_representation import is_array_class
 from oplib.errors import AutogradError, describe
+from oplib.protocols import Values
 from oplib.pytree import TreeSpec, tree_flatten_dataclasses, tree_unflatten
 from oplib.pytree.paths import find_different_path
 from oplib.tensor import Tensor
@@ -24,7 +25,7 @@ def is_operand(value: Any) -> bool:
     return isinstance(value, Tensor) or is_array_class[type(value)]
 
 
-def list_values(result: Any) -> tuple[Any, ...]:
+def list_values(result: Any) -> Values:
     """Returns the values of a result, which is one value or a tuple."""
     return result if isinstance(result, tuple) else (result,)
 
@@ -48,7 +49,7 @@ def flatten_values(values: Iterable[Any]) -> tuple[list[Any], Specs]:
     return leaves, NO_SPECS if specs is None else specs
 
 
-def unflatten_values(leaves: Sequence[Any], count: int, specs: Specs) -> tuple[Any, ...]:
+def unflatten_values(leaves: Sequence[Any], count: int, specs: Specs) -> Values:
     """Rebuilds ``count`` values from leaves."""
     if not specs:
         return tuple(leaves)

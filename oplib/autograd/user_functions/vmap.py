@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from oplib.errors import AutogradError
+from oplib.protocols import Values
 from oplib.pytree import tree_flatten
 
 from .user_function import Function
@@ -55,7 +56,7 @@ def uses_own_rule(cls: type[Function]) -> bool:
 
 
 def call_own_rule(
-    cls: type[Function], info: Any, in_dims: tuple[Any, ...], args: tuple[Any, ...]
+    cls: type[Function], info: Any, in_dims: Values, args: Values
 ) -> tuple[list[Any], list[int | None], Any]:
     """Calls the static ``vmap`` of a Function and checks its result.
 

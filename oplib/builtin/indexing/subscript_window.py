@@ -9,6 +9,7 @@ import numpy as np
 from oplib.autograd.recording.view_node import ViewNode, make_view_class
 from oplib.builtin.kernels.view_rules import pick
 from oplib.builtin.values import can_move, find_start, is_traced_index
+from oplib.protocols import Values
 from oplib.tensor import Tensor
 from oplib.tensor.shapes.symbolic import has_symbols, is_symbolic
 from oplib.tensor.views import Window, make_window
@@ -26,11 +27,11 @@ _INDEX_DTYPES = frozenset(
     np.dtype(name) for name in ("int8", "int16", "int32", "int64")
 )  # uint8 may be a mask
 
-_windows: dict[Any, tuple[Any, ...]] = {}
+_windows: dict[Any, Values] = {}
 _MOST = 4096
 
 
-def read_window(index: Any, whole: Tensor) -> tuple[Any, ...]:
+def read_window(index: Any, whole: Tensor) -> Values:
     """Returns the window, starts and node class of subscripts, and the tensors among them with their dims."""
     shape: tuple[int, ...] = whole._storage.spec.shape
     if index.__class__ is int and shape:
@@ -62,7 +63,7 @@ def read_window(index: Any, whole: Tensor) -> tuple[Any, ...]:
     return window
 
 
-def _make_key(index: Any) -> tuple[tuple[Any, ...] | None, list[Any]]:
+def _make_key(index: Any) -> tuple[Values | None, list[Any]]:
     """Returns subscripts as a key of the cache, and the tensors of places among them.
 
     The key is None if a subscript is not plain, or may be a symbol.
@@ -145,7 +146,7 @@ class _WindowReader:
         self.indices.append(indices)
         self.dims.append(len(self._axes))
 
-    def window(self) -> tuple[Window, tuple[Any, ...]]:
+    def window(self) -> tuple[Window, Values]:
         """Returns the window with its starts."""
         shape = tuple([1 if axis is None else self._sizes[axis] for axis in self._axes])
         frame = make_window(self._shape, tuple(self._sizes), tuple(self._steps), tuple(self._axes), shape)

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from oplib.library.schema import BASE_TYPES, BaseType, ListType, OptionalType, SchemaType, TupleType
+from oplib.protocols import Values
 from oplib.tensor import Tensor
 
 from .plain_conversions import CONVERTERS, PYTHON_NUMBERS, Converter, UnfitError, convert_to_array, is_array
@@ -81,7 +82,7 @@ def _is_single(value: object) -> bool:
 
 
 def _make_tuple_converter(converters: list[Converter]) -> Converter:
-    def convert_tuple(value: Any) -> tuple[Any, ...]:
+    def convert_tuple(value: Any) -> Values:
         items = list_items(value)
         if len(items) != len(converters):
             raise UnfitError(f"It has {len(items)} elements and needs {len(converters)}")
@@ -106,7 +107,7 @@ def _convert_item(convert: Converter, item: Any, index: int) -> Any:
         raise UnfitError(f"Its element {index} does not fit{advice}") from None
 
 
-def _limit(convert: Converter, choices: tuple[Any, ...]) -> Converter:
+def _limit(convert: Converter, choices: Values) -> Converter:
     """Restricts a converter to the values of a ``Literal``, or to the members of one enum."""
     kind = type(choices[0])
     is_whole_flag = issubclass(kind, enum.Flag) and choices == tuple(kind)  # its members combine

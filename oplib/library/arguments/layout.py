@@ -13,6 +13,7 @@ from oplib.autograd.array_functions.masks import pick_given
 from oplib.errors import ArgumentError
 from oplib.frozen import freeze
 from oplib.library.schema import Argument, FunctionSchema, split_values
+from oplib.protocols import Values
 
 from .keys import make_generator
 from .trees import Keyed, TreeEntry, is_object_tree, open_functions, read_leaf, split_tree
@@ -123,7 +124,7 @@ class Layout(Entries):
                 return argument.name
         raise IndexError(position)
 
-    def split(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def split(self, values: Sequence[Any]) -> tuple[Values, dict[str, Any]]:
         """Splits one value per schema argument into positional and keyword-only values."""
         return split_values(self.schema, values)
 
@@ -159,7 +160,7 @@ def rebuild_entry(entry: Entry, arrays: Iterator[Any]) -> Any:
     return make_generator(next(arrays)) if entry is EntryKind.key else None
 
 
-def _join(entry: tuple[bool, ...], items: list[Any]) -> list[Any] | tuple[Any, ...]:
+def _join(entry: tuple[bool, ...], items: list[Any]) -> list[Any] | Values:
     return tuple(items) if isinstance(entry, TupleFlags) else items
 
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax.core import ShapedArray
 from jax.extend.core import mapped_aval
 
+from oplib.protocols import AnyFunction
 from oplib.tensor.storage.map_level import MapAxis
 
 
@@ -45,7 +46,7 @@ class Level:
         """The randomness setting of ``oplib.vmap`` for random ops; ``jax.vmap`` has no such setting."""
         return self.name.randomness if isinstance(self.name, MapAxis) else "error"
 
-    def map(self, function: Callable[..., Any], in_axes: Any) -> Callable[..., Any]:
+    def map(self, function: AnyFunction, in_axes: Any) -> AnyFunction:
         """Maps a function over this level; the axis of the level is in front in the outputs."""
         options: dict[str, Any] = {"axis_size": self.size}
         if self.name is not None:
@@ -110,7 +111,7 @@ def take_first(values: Sequence[Any], shared: Sequence[bool]) -> tuple[list[Any]
     return taken, [None if is_shared else 0 for is_shared in shared]
 
 
-def map_residuals(function: Callable[..., Any], levels: Levels) -> Callable[..., Any]:
+def map_residuals(function: AnyFunction, levels: Levels) -> AnyFunction:
     """Maps ``function(inputs, outputs)`` over all levels; outputs are batched at every level."""
     for level in levels:
         function = level.map(function, (level.axes, 0))

@@ -21,6 +21,7 @@ from oplib.errors import ResultError, describe
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Results
 from oplib.library.records.record import Record
+from oplib.protocols import Values
 from oplib.tensor.devices.layout import find_explicit_mesh
 
 from .bodies import calls_any
@@ -64,7 +65,7 @@ class Part:
     levels: Levels
     placement: Placement
 
-    def __call__(self, mesh: Any, arguments: Any, results: Any) -> tuple[Any, ...]:
+    def __call__(self, mesh: Any, arguments: Any, results: Any) -> Values:
         """Returns the mesh, the program of a part, and the shardings of results and arguments."""
         specs = [value.sharding.spec for value in (*arguments, *results)]
         chosen = self.placement.assign(specs, dict(mesh.shape))
@@ -74,12 +75,12 @@ class Part:
         )
         return mesh, self.bind(chosen, dict(mesh.shape)), made, operands
 
-    def bind(self, chosen: dict[str, Any], extents: dict[str, int]) -> Callable[..., tuple[Any, ...]]:
+    def bind(self, chosen: dict[str, Any], extents: dict[str, int]) -> Callable[..., Values]:
         """Returns the kernel on parts; it sums the results of the parts if a summed axis is partitioned."""
         names = self.placement.find_summed(chosen)
         due = [self.placement.measure(axes, chosen, extents) for axes in self.placement.results]
 
-        def run_part(*parts: Any) -> tuple[Any, ...]:
+        def run_part(*parts: Any) -> Values:
             outputs = tuple(self.call.map(_cut_levels(self.levels, parts))(*parts)[1])
             if [output.shape for output in outputs] != due:
                 raise ResultError(
@@ -91,7 +92,7 @@ class Part:
 
         return run_part
 
-    def offer(self) -> Callable[..., tuple[Any, ...]]:
+    def offer(self) -> Callable[..., Values]:
         """Returns the call as a function that XLA may run in parts."""
         whole = custom_partitioning(lambda *arrays: tuple(self.call.map(self.levels)(*arrays)[1]))
         placement = self.placement
@@ -105,7 +106,7 @@ class Part:
         )
         return whole
 
-    def run_on_mesh(self, mesh: Any, arrays: Sequence[Any], *, derivable: bool = False) -> tuple[Any, ...]:
+    def run_on_mesh(self, mesh: Any, arrays: Sequence[Any], *, derivable: bool = False) -> Values:
         """Runs the parts on a mesh whose axes are in the types of the arrays."""
         kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
         names = {name for name, kind in kinds if kind == AxisType.Explicit}

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from oplib.autograd.array_functions.array_types import find_varying
+from oplib.protocols import Values
 
 from .bodies import OPAQUE, find_bodies
 
@@ -179,11 +180,11 @@ def _pass(equation: Any, paths: Paths, operand: Any, result: Any) -> Paths:
     )
 
 
-def _name_axes(equation: Any) -> tuple[Any, ...]:
+def _name_axes(equation: Any) -> Values:
     axes = equation.params.get("axes", equation.params.get("axis_name", ()))
     return axes if isinstance(axes, tuple) else (axes,)
 
 
-def _count(path: Path, axes: tuple[Any, ...]) -> frozenset[tuple[Any, int]]:
+def _count(path: Path, axes: Values) -> frozenset[tuple[Any, int]]:
     more = {axis: min(path.count_sums(axis) + 1, MANY) for axis in axes}
     return frozenset({**dict(path.sums), **more}.items())

@@ -9,6 +9,7 @@ from oplib.frozen import freeze
 from oplib.library.arguments.trees import is_object_tree
 from oplib.library.records.record import Record
 from oplib.library.schema import Argument
+from oplib.protocols import Values
 
 LISTS = frozenset({list, tuple})
 MAX_OPTIONAL = 2  # each optional tensor doubles the text
@@ -65,7 +66,7 @@ class KeyItems(NamedTuple):
         text: the items, where ``{0}`` stands for the variable that holds the value.
     """
 
-    make: Callable[[Any], tuple[Any, ...]]
+    make: Callable[[Any], Values]
     text: str
 
 
@@ -118,7 +119,7 @@ class FastKey:
         self.optional = [index for index, argument in arguments if argument.is_optional_tensor]
         self.lists = [index for index, argument in arguments if _is_list(argument)]
 
-    def make(self, values: Sequence[Any]) -> tuple[Any, ...]:
+    def make(self, values: Sequence[Any]) -> Values:
         """Returns the key of a call from all its arguments."""
         static = [item for index, items in self.static for item in items.make(values[index])]
         return (*static, *[values[index] is None for index in self.optional], *self.measure(values))

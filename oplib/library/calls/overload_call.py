@@ -14,6 +14,7 @@ from oplib.generated_code import define_function, refer, render_tuple, write_fun
 from oplib.library.objects.overload import OpOverload
 from oplib.library.schema import Argument
 from oplib.modes import modes
+from oplib.protocols import Values
 from oplib.tracebacks import entry_point
 
 from .derived_view import gives_views
@@ -96,9 +97,9 @@ class OverloadCall:
 
     def _bind_again(
         self,
-        values: tuple[Any, ...],
+        values: Values,
         keyword_only: dict[str, Any],
-        rest: tuple[Any, ...],
+        rest: Values,
         named: dict[str, Any],
     ) -> Any:
         """Calls again with named arguments at their indices; the complete path refuses wrong names."""
@@ -114,7 +115,7 @@ class OverloadCall:
         positional = [value for value in values if value is not MISSING]
         return self._dispatcher.call((*positional, *rest), {**_drop_missing(keyword_only), **named})
 
-    def _decline(self, values: tuple[Any, ...], keyword_only: dict[str, Any]) -> Any:
+    def _decline(self, values: Values, keyword_only: dict[str, Any]) -> Any:
         """Serves a call that the function does not serve. In inference mode another function may serve it."""
         state = modes.state
         # in inference mode too, a view of an ordinary tensor is ordinary
@@ -124,7 +125,7 @@ class OverloadCall:
             return self._inference_function(*values, **keyword_only)
         return self._complete(values, keyword_only)
 
-    def _complete(self, values: tuple[Any, ...], keyword_only: dict[str, Any]) -> Any:
+    def _complete(self, values: Values, keyword_only: dict[str, Any]) -> Any:
         """Takes the complete path, with the arguments that were given."""
         count = next((index for index, value in enumerate(values) if value is MISSING), len(values))
         later = dict(zip(list(self._indices)[count:], values[count:], strict=True))

@@ -38,6 +38,7 @@ from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Record
 from oplib.library.records.sites import find_definition
 from oplib.modes import modes
+from oplib.protocols import AnyFunction, Values
 from oplib.tensor.storage.failed_reads import forget_read
 
 from .call_code import CallCode, Results
@@ -156,7 +157,7 @@ class BoundCall:
         """Whether the call holds its compiled executions: JAX's cache would keep a local op alive."""
         return self.is_transient and self.record.sole_kernel is not None and self.record.sharding is None
 
-    def apply(self, key: Any, run: Callable[..., Any]) -> Callable[..., Any]:
+    def apply(self, key: Any, run: AnyFunction) -> AnyFunction:
         """Returns the compiled form of a function of this call, made once for each key.
 
         Args:
@@ -378,9 +379,7 @@ class BoundCall:
         plan, outputs, extras = forward(*arrays)
         return plan, self.fit(outputs, levels, arrays, "forward"), extras
 
-    def fit(
-        self, outputs: tuple[Any, ...], levels: Levels, arrays: Sequence[Any], part: str
-    ) -> tuple[Any, ...]:
+    def fit(self, outputs: Values, levels: Levels, arrays: Sequence[Any], part: str) -> Values:
         """Gives what runs instead of the kernel the varying mesh axes of the kernel's results."""
         if not is_inside_shard_map():
             return outputs

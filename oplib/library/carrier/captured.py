@@ -21,13 +21,14 @@ from oplib.errors import CapturedTracerError
 from oplib.library.arguments.layout import replace_refs
 from oplib.library.arguments.structure import Structure
 from oplib.library.axes.levels import to_jax_array
+from oplib.protocols import Values
 
 from .bound_call import BoundCall
 from .linear import Linear, make_linear
 from .linear_primitive import list_zeros
 from .plain_function import bind_jvp_rule
 
-Function = Callable[..., tuple[Any, ...]]
+Function = Callable[..., Values]
 RunForward = Callable[..., tuple[Any, Any, Any]]
 BindLinear = Callable[..., Sequence[Any]]
 
@@ -64,7 +65,7 @@ class CapturedCall:
             ) from None
         return self.structure or self._call.structure(arrays), list(outputs)
 
-    def _run_kernel(self, *arrays: Any) -> tuple[Any, ...]:
+    def _run_kernel(self, *arrays: Any) -> Values:
         self.structure, outputs = self._call.run_in_place(arrays)
         return tuple(outputs)
 
@@ -94,7 +95,7 @@ class CapturedCall:
         """Returns the kernel as a ``jax.custom_vjp``: under ``jit``, JAX finds Refs in no other form."""
         linears: list[Linear] = []
 
-        def run(refs: Sequence[Any], *arrays: Any) -> tuple[Any, ...]:
+        def run(refs: Sequence[Any], *arrays: Any) -> Values:
             call = self._call
             inner = BoundCall(call.overload, replace_refs(call.layout, refs), call.bind)
             self.structure, outputs = inner.run_in_place(arrays)

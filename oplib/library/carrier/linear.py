@@ -24,6 +24,7 @@ from oplib.library.axes.varying import is_inside_shard_map, refuse_reduced, vary
 from oplib.library.derivatives.formula import FormulaPlan, missing_formula
 from oplib.library.derivatives.linearity import LinearRule, require_linear, transpose_rule
 from oplib.library.infer_schema import infer_kind
+from oplib.protocols import Values
 
 from .bound_call import BoundCall
 from .rule_call import push_example
@@ -54,7 +55,7 @@ class Linear:
     levels: Levels
     wanted: Mask
     differentiable: Mask
-    avals: tuple[Any, ...]
+    avals: Values
     rule_residuals: int
     residual_count: int
     plan: FormulaPlan | None
@@ -116,7 +117,7 @@ class Linear:
             function = level.map(function, (0, axes))
         return function(tuple(residuals[: self.rule_residuals]), tuple(tangents))
 
-    def _push_kernel(self, inputs: Any, tangents: Any) -> tuple[Any, ...]:
+    def _push_kernel(self, inputs: Any, tangents: Any) -> Values:
         """Differentiates what ran, the kernel or the forward instead of it, by JAX."""
         call = self.call
 
@@ -131,7 +132,7 @@ class Linear:
         at = tuple(pick_true(inputs, self.wanted))
         return tuple(jax.jvp(run, at, tuple(tangents))[1])
 
-    def _push_one(self, inputs: Any, tangents: Any) -> tuple[Any, ...]:
+    def _push_one(self, inputs: Any, tangents: Any) -> Values:
         _, outputs, pushed = push_example(self.call, self.wanted, inputs, tangents)
         pairs = zip(outputs, self.differentiable, strict=True)
         return tuple(compress(pushed, [has for value, has in pairs if has_gradient(value.dtype)]))
@@ -181,7 +182,7 @@ class Linear:
 
     def pull(
         self, residuals: Sequence[Any], cotangents: Sequence[Any], present: Mask | None = None
-    ) -> tuple[Any, ...]:
+    ) -> Values:
         """Returns the gradients of the wanted inputs, by the backward formula.
 
         Args:
@@ -195,7 +196,7 @@ class Linear:
         saved = tuple(map(to_jax_array, residuals[self.rule_residuals :]))
         return function(saved, tuple(cotangents))
 
-    def _pull_one(self, present: Mask, residuals: Any, cotangents: Any) -> tuple[Any, ...]:
+    def _pull_one(self, present: Mask, residuals: Any, cotangents: Any) -> Values:
         """Computes one example; the formula's complex gradients are the conjugates of JAX's."""
         plan = self.plan
         assert plan is not None
@@ -234,7 +235,7 @@ def _map_and_sum(function: Any, level: Level, indices: Sequence[int]) -> Any:
     """Maps a backward over a level; sums the gradient of an unbatched input over the batch."""
     mapped = level.map(function, (0, 0))
 
-    def summed(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
+    def summed(residuals: Any, cotangents: Any) -> Values:
         grads = mapped(residuals, cotangents)
         return tuple(
             grad if level.batched[index] else jnp.sum(grad, axis=0)
@@ -254,7 +255,7 @@ def make_linear(
     structure: Structure | None = None,
     planned: tuple[FormulaPlan, Sequence[Any]] | None = None,
     is_outer: bool = False,
-) -> tuple[Linear, tuple[Any, ...]]:
+) -> tuple[Linear, Values]:
     """Makes the derivative of a call at its inputs, and its residuals.
 
     Args:

@@ -19,6 +19,7 @@ from oplib.autograd.array_functions.masks import pick_true
 from oplib.errors import TracingError
 from oplib.library.arguments.structure import Results, Structure
 from oplib.library.kernels.running import run_kernel
+from oplib.protocols import Values
 
 from .bound_call import BoundCall
 from .rule_call import push_example
@@ -36,7 +37,7 @@ def make_plain_function(call: BoundCall, *, compiled: bool) -> ArrayFunction:
     return ArrayFunction(bind_plain(call, lambda _: None), call.record.name, compiled=compiled)
 
 
-def bind_plain(call: BoundCall, note: Note) -> Callable[..., tuple[Any, ...]]:
+def bind_plain(call: BoundCall, note: Note) -> Callable[..., Values]:
     """Returns a call as a function that runs as plain Python while JAX differentiates it.
 
     Args:
@@ -44,7 +45,7 @@ def bind_plain(call: BoundCall, note: Note) -> Callable[..., tuple[Any, ...]]:
         note: gets the structure of the results, each time that the function runs.
     """
 
-    def run(*arrays: Any) -> tuple[Any, ...]:
+    def run(*arrays: Any) -> Values:
         structure, outputs = _run_differentiated(call, arrays)
         note(structure)
         return tuple(outputs)

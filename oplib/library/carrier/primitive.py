@@ -10,7 +10,7 @@ lose its rules. A third primitive carries the rules of an op to the results of a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 from weakref import finalize
@@ -30,6 +30,7 @@ from oplib.library.derivatives.formula import FormulaPlan
 from oplib.library.kernels.tracing import any_traced
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Record
+from oplib.protocols import AnyFunction
 from oplib.tracebacks import rule_of_jax
 
 from .attachment import Attached, attach, make_attachment
@@ -263,7 +264,7 @@ class Carrier:
     def _show(
         self,
         primals: Sequence[Any],
-        bind: Callable[..., Any],
+        bind: AnyFunction,
         *,
         call: BoundCall,
         levels: Levels,
@@ -352,7 +353,7 @@ class Carrier:
         results = attach(self.attachment, attached, arrays, outputs, extras)
         return mark_results(call, results), plan, extras
 
-    def _bind_linear(self, make: Callable[..., Any], tangents: Any, zeros: Any) -> list[Any]:
+    def _bind_linear(self, make: AnyFunction, tangents: Any, zeros: Any) -> list[Any]:
         """Returns the tangents of outputs; ``make(wanted)`` gives the derivative and its residuals."""
         wanted = find_moving(tangents)
         linear, residuals = make(wanted)

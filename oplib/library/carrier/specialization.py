@@ -20,6 +20,7 @@ from oplib.library.arguments.structure import Structure
 from oplib.library.derivatives.jvp_rule import Pushed
 from oplib.library.kernels.tracing import any_traced
 from oplib.library.objects.overload import OpOverload
+from oplib.protocols import AnyFunction, Values
 from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.storage.fresh import is_large
 from oplib.tensor.views import Chain, ViewStorage
@@ -32,7 +33,7 @@ from .primitive import Carrier
 from .rule_call import push_call
 
 Outputs = TypeVar("Outputs", bound=Sequence[Any])
-Recorded = tuple[Any, ...]  # plan, outputs and extras, flat: the fastest return value of a jitted call
+Recorded = Values  # plan, outputs and extras, flat: the fastest return value of a jitted call
 CAPACITY = 256
 MAX_BITS = 3  # the number of arrays up to which recorders are found by bits too
 _uses = itertools.count()
@@ -96,7 +97,7 @@ class Specialization:
         self.pushers: dict[Mask, ArrayFunction] = {}
         self._rules: dict[tuple[Mask, bool], Callable[..., Pushed]] = {}
 
-        def run(*arrays: Any) -> tuple[Structure, tuple[Any, ...]]:
+        def run(*arrays: Any) -> tuple[Structure, Values]:
             structure, outputs = carrier.run(call, arrays)
             return structure, self._check_sizes(tuple(outputs))
 
@@ -107,8 +108,8 @@ class Specialization:
         rename_function(run_one, overload.name())
         self.run_plain = run
         self.run_forward = partial(carrier.run_forward, call)
-        self.run: Callable[..., tuple[Structure, tuple[Any, ...]]] = _compile(run, call)
-        self.run_one: Callable[..., Any] = _compile(run_one, call)
+        self.run: Callable[..., tuple[Structure, Values]] = _compile(run, call)
+        self.run_one: AnyFunction = _compile(run_one, call)
         self.run_donating = jax.jit(carry_errors(run), donate_argnums=tuple(donated)) if donated else self.run
         self._carrier = carrier
 
@@ -253,7 +254,7 @@ class Specialization:
             call, record = self.call, self.overload.record
             count, given_count = len(present), sum(present)
 
-            def push(*values: Any) -> tuple[Any, ...]:
+            def push(*values: Any) -> Values:
                 arrays, last = values[:count], len(values) - given_count
                 if record.is_derived and call.is_plain:
                     return self._find_plain().jvp(present)(*arrays, *values[last:])
@@ -308,7 +309,7 @@ class Specialization:
         plan.selects = self.overload.record.derivative.selects
 
 
-def _run_in_view(run_one: Callable[..., Any], chain: Chain, whole: Any, *rest: Any) -> Any:
+def _run_in_view(run_one: AnyFunction, chain: Chain, whole: Any, *rest: Any) -> Any:
     *others, starts = rest
     part = chain.get(whole, starts)
     result = run_one(part, *others)

@@ -28,6 +28,7 @@ from oplib.library.kernels.host_call import make_host_call
 from oplib.library.kernels.tracing import any_traced, run_part
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Function
+from oplib.protocols import Values
 from oplib.tensor import box
 
 from .formula_context import Notes, refuse_nothing_saved
@@ -144,7 +145,7 @@ class FormulaPlan(BackwardPlan):
             raise missing_formula(self.overload)
         return rule
 
-    def bind_formula(self, present: Mask, xp: Any) -> Callable[..., tuple[Any, ...]]:
+    def bind_formula(self, present: Mask, xp: Any) -> Callable[..., Values]:
         """Returns ``(*residuals, *given cotangents) -> wanted gradients``, with None for declared zeros.
 
         It looks the rule up when it is traced, as a call looks up its kernel, because JAX's caches keep plans
@@ -158,7 +159,7 @@ class FormulaPlan(BackwardPlan):
         count = len(self.sources)
         saver = self.overload.record.derivative.saver
 
-        def formula(*arrays: Any) -> tuple[Any, ...]:
+        def formula(*arrays: Any) -> Values:
             rule, saved = self._find_rule(), arrays[:count]
             if getattr(rule, "is_once_differentiable", False):
                 saved = tuple(map(_refuse_second_derivative, saved))

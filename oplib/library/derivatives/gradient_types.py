@@ -24,8 +24,9 @@ from oplib.errors import AutogradError, TracingError
 from oplib.library.axes.bodies import OPAQUE, calls_any
 from oplib.library.axes.paths import Path, Paths, find_paths
 from oplib.library.axes.varying import describe_axes, join_axes, list_reduced_axes, match_varying, vary
+from oplib.protocols import Values
 
-Formula = Callable[..., tuple[Any, ...]]
+Formula = Callable[..., Values]
 Axes = frozenset[Any]
 
 
@@ -43,8 +44,8 @@ class GradientTypes:
 
     op: str
     names: tuple[str, ...]
-    inputs: tuple[Any, ...]
-    results: tuple[Any, ...]
+    inputs: Values
+    results: Values
     paths: Sequence[Paths]
 
     def classify(self, index: int, result: int) -> dict[Any, set[bool]]:
@@ -81,7 +82,7 @@ class GradientTypes:
         sources = find_true(present)
         return _TypedFormula(self, formula, targets, sources).run
 
-    def _check_given(self, grads: Sequence[Any], targets: Sequence[int]) -> tuple[Any, ...]:
+    def _check_given(self, grads: Sequence[Any], targets: Sequence[int]) -> Values:
         """Returns the gradients of a formula, unless a type is not the one that JAX requires."""
         for grad, index in zip(grads, targets, strict=True):
             due = self.inputs[index].to_ct_aval()
@@ -104,7 +105,7 @@ class _TypedFormula:
     targets: list[int]
     sources: list[int]
 
-    def run(self, *arrays: Any) -> tuple[Any, ...]:
+    def run(self, *arrays: Any) -> Values:
         count = len(arrays) - len(self.sources)
         fitted = [
             _match(value, self.types.results[index])
@@ -121,7 +122,7 @@ class _TypedFormula:
             for grad, own, due in zip(grads, trace.axes, inputs, strict=True)
         )
 
-    def _run_masked(self, trace: _Traced, masks: tuple[Axes, ...]) -> tuple[Any, ...]:
+    def _run_masked(self, trace: _Traced, masks: tuple[Axes, ...]) -> Values:
         """Runs the formula on masked cotangents; the residuals vary as these do, as JAX's rules require."""
         axes: Axes = frozenset().union(*masks)
         residuals = [vary(value, axes) for value in trace.residuals]

@@ -16,6 +16,7 @@ from oplib.errors import AutogradError, GradientTypeError, describe
 from oplib.library.arguments.layout import EntryKind, Layout, TupleFlags, count_arrays
 from oplib.library.arguments.recording import unbox
 from oplib.library.arguments.trees import TreeEntry, is_none
+from oplib.protocols import Values
 
 
 def is_sole_tuple(result: Any) -> bool:
@@ -43,7 +44,7 @@ class GradientTargets:
     xp: Any = jnp
     sums: bool = False
 
-    def take(self, result: Any) -> tuple[Any, ...]:
+    def take(self, result: Any) -> Values:
         """Returns the wanted gradients among the results of a formula.
 
         Raises:
@@ -73,7 +74,7 @@ class GradientTargets:
             if want
         )
 
-    def _is_one(self, result: tuple[Any, ...]) -> bool:
+    def _is_one(self, result: Values) -> bool:
         """Tells whether a tuple is the gradient of the only argument, a pytree, and not one of several."""
         entry = self.layout.entries[0] if len(self.layout.entries) == 1 else None
         if isinstance(entry, TupleFlags):

@@ -21,6 +21,7 @@ from oplib.library.kernels.array_kernel import take_apart, type_results
 from oplib.library.kernels.tracing import any_traced, run_part
 from oplib.library.records.record import Record
 from oplib.library.records.sites import find_definition
+from oplib.protocols import Values
 from oplib.tensor import box
 
 
@@ -34,8 +35,8 @@ class Pushed(NamedTuple):
     """
 
     structure: Structure
-    outputs: tuple[Any, ...]
-    tangents: tuple[Any, ...]
+    outputs: Values
+    tangents: Values
 
 
 def run_jvp_rule(
@@ -120,9 +121,7 @@ def _fill(tangent: Any, value: Any, *, record: Record) -> Any:
     return None if record.takes_tensors else np.zeros(jnp.shape(value), jax.dtypes.float0)
 
 
-def _flatten_tangents(
-    record: Record, structure: Structure, outputs: Sequence[Any], tangents: Any
-) -> tuple[Any, ...]:
+def _flatten_tangents(record: Record, structure: Structure, outputs: Sequence[Any], tangents: Any) -> Values:
     """Returns one tangent per differentiable output; None becomes zeros."""
     is_one = len(structure.entries) == 1
     values = (tangents,) * len(structure.entries) if is_one or tangents is None else tangents

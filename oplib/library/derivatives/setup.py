@@ -25,6 +25,7 @@ from oplib.library.kernels.tensor_kernel import split_tensor_results
 from oplib.library.kernels.tracing import any_traced, run_part, trace_to_jaxpr
 from oplib.library.objects.overload import OpOverload
 from oplib.library.records.record import Record
+from oplib.protocols import Values
 from oplib.tensor import box
 
 from .formula import FormulaPlan
@@ -122,7 +123,7 @@ def _find_linear_inputs(plan: FormulaPlan, outputs: Sequence[Any]) -> Mask:
         plan.overload, plan.layout, plan.structure, wanted=floating, inputs=plan.inputs, outputs=outputs
     )
 
-    def pull(values: Sequence[Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:
+    def pull(values: Sequence[Any], cotangents: Sequence[Any]) -> Values:
         saved, whole.notes = _bind_setup(whole)(values)
         whole.set_sources(range(len(saved)))
         formula = whole.bind_formula(whole.differentiable, np if on_host else jnp)
@@ -226,12 +227,12 @@ def _keep_by_variable(plan: FormulaPlan, notes: Notes, closed: Any, values: list
     return list(plan.extras.function(*(values[index] for index in plan.extra_reads)))
 
 
-def _bind_extras(plan: FormulaPlan, closed: Any, extra_outputs: list[int]) -> Callable[..., tuple[Any, ...]]:
+def _bind_extras(plan: FormulaPlan, closed: Any, extra_outputs: list[int]) -> Callable[..., Values]:
     """Returns the intermediates as a function of the inputs and outputs that they read."""
     run = bind_jaxpr(closed)
     shapes = [*plan.inputs, *pick_given(plan.outputs)]
 
-    def compute_extras(*read: Any) -> tuple[Any, ...]:
+    def compute_extras(*read: Any) -> Values:
         full: list[Any] = list(map(zeros_of, shapes))
         for index, value in zip(plan.extra_reads, read, strict=True):
             full[index] = value
@@ -241,7 +242,7 @@ def _bind_extras(plan: FormulaPlan, closed: Any, extra_outputs: list[int]) -> Ca
     return compute_extras
 
 
-Forwarded = tuple[FormulaPlan, tuple[Any, ...], tuple[Any, ...]]
+Forwarded = tuple[FormulaPlan, Values, Values]
 
 
 def run_forward(

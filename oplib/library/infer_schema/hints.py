@@ -24,6 +24,7 @@ from oplib.library.schema import (
     TupleType,
     has_tensor,
 )
+from oplib.protocols import Values
 from oplib.tensor import Tensor
 from oplib.tensor.devices.device import Device
 from oplib.tensor.random.generator import Generator
@@ -226,7 +227,7 @@ def _read_base(hint: Any) -> SchemaType:
     return BaseType(name)
 
 
-def _read_union(parts: tuple[Any, ...]) -> SchemaType:
+def _read_union(parts: Values) -> SchemaType:
     inside = [part for part in parts if part is not types.NoneType]
     if is_array_like(parts):
         type_: SchemaType = BaseType("Tensor")
@@ -257,7 +258,7 @@ def _read_list(part: Any, *, is_tuple: bool = False) -> SchemaType:
     return ListType(element, is_tuple=is_tuple)
 
 
-def _read_tuple(parts: tuple[Any, ...]) -> SchemaType:
+def _read_tuple(parts: Values) -> SchemaType:
     if len(parts) == 2 and parts[1] is Ellipsis:
         return _read_list(parts[0], is_tuple=True)
     type_ = TupleType(tuple(map(read_hint, parts)))
@@ -268,7 +269,7 @@ def _read_tuple(parts: tuple[Any, ...]) -> SchemaType:
     return type_
 
 
-def _read_literal(values: tuple[Any, ...]) -> SchemaType:
+def _read_literal(values: Values) -> SchemaType:
     """Returns the common type of the values of a ``Literal``; a None among the values makes it optional."""
     choices = tuple(pick_given(values))
     kinds = {*map(type, choices)}

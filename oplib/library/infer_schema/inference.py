@@ -21,6 +21,7 @@ from oplib.library.schema import (
     TupleType,
 )
 from oplib.library.schema.defaults import UnsupportedDefaultError, fit_value
+from oplib.protocols import AnyFunction, Values
 from oplib.tracebacks import entry_point
 
 from .hints import (
@@ -48,7 +49,7 @@ from .signatures import EMPTY, NoSignatureError, Signature, read_signature
 
 @entry_point
 def infer_schema(
-    prototype_function: Callable[..., Any],
+    prototype_function: AnyFunction,
     /,
     *,
     mutates_args: Iterable[str] = (),
@@ -86,7 +87,7 @@ def infer_schema(
 
 
 def infer_function_schema(
-    fn: Callable[..., Any],
+    fn: AnyFunction,
     /,
     *,
     mutates_args: Iterable[str] = (),
@@ -199,7 +200,7 @@ def _make_argument(signature: Signature, parameter: Parameter, type_: SchemaType
 _SPELLINGS: dict[Kind, str] = {"array": "jax.Array", "host": "numpy.ndarray", "tensor": "Tensor"}
 
 
-def infer_kind(fn: Callable[..., Any]) -> Kind | None:
+def infer_kind(fn: AnyFunction) -> Kind | None:
     """Returns the kind of arrays that a kernel works on, by its annotations.
 
     Args:
@@ -226,7 +227,7 @@ def infer_kind(fn: Callable[..., Any]) -> Kind | None:
         return None
 
 
-def takes_anything(fn: Callable[..., Any]) -> bool:
+def takes_anything(fn: AnyFunction) -> bool:
     """Tells whether a parameter of a kernel is annotated ``Any``, which is a pytree of arrays."""
     try:
         return _takes_anything(read_signature(fn))
@@ -261,7 +262,7 @@ def _find_kind(signature: Signature, find: Callable[[Any], Iterator[Kind]]) -> K
     return None if first is None else first[1]
 
 
-def _find_field_kinds(hint: Any, seen: tuple[Any, ...]) -> Iterator[Kind]:
+def _find_field_kinds(hint: Any, seen: Values) -> Iterator[Kind]:
     """Yields the kinds in the fields of a ``NamedTuple`` or a dataclass, and of the classes in them."""
     for inside in typing.get_args(resolve_alias(hint)):
         yield from _find_field_kinds(inside, seen)
@@ -306,7 +307,7 @@ def _fit_default(type_: SchemaType, value: Any, hint: Any) -> Any:
     raise UnsupportedDefaultError
 
 
-def _is_choice(value: Any, choices: tuple[Any, ...]) -> bool:
+def _is_choice(value: Any, choices: Values) -> bool:
     return any(type(value) is type(choice) and value == choice for choice in choices)
 
 

@@ -19,6 +19,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir, xla
 
 from oplib.errors import MissingRuleError, TracingError
+from oplib.protocols import Values
 
 from .tracing import any_traced
 
@@ -115,7 +116,7 @@ ad.primitive_jvps[_mark] = refuse_derivative
 
 def make_host_call(
     function: Callable[..., Sequence[Any]], shapes: tuple[jax.ShapeDtypeStruct, ...], *, op: str
-) -> Callable[..., tuple[Any, ...]]:
+) -> Callable[..., Values]:
     """Makes a function of arrays from a numpy function; it has no derivative of its own.
 
     Args:
@@ -131,7 +132,7 @@ def make_host_call(
             for result, shape in zip(results, shapes, strict=True)
         )
 
-    def call(*arrays: Any) -> tuple[Any, ...]:
+    def call(*arrays: Any) -> Values:
         if any_traced(arrays):
             return tuple(call_host(run, shapes, arrays, op=op))
         return tuple(map(jnp.array, run(*arrays)))

@@ -13,6 +13,7 @@ from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Results, Structure
 from oplib.library.axes.varying import is_inside_shard_map, vary
 from oplib.library.records.record import Function, Record
+from oplib.protocols import Values
 
 from .array_kernel import run_array_kernel, trace_array_kernel, type_results
 from .host_kernel import call_back_host_kernel, run_host_kernel
@@ -49,8 +50,8 @@ def _trace_for_platforms(record: Record, run: Run, layout: Layout, arrays: Seque
     traced: dict[str, Results] = {}
     due: dict[int, frozenset[Any]] = {}
 
-    def branch(slot: str, kernel: Function) -> Callable[..., tuple[Any, ...]]:
-        def call(*values: Any) -> tuple[Any, ...]:
+    def branch(slot: str, kernel: Function) -> Callable[..., Values]:
+        def call(*values: Any) -> Values:
             try:
                 structure, flat = run(record, kernel, layout, values)
             except Exception as error:

@@ -24,6 +24,7 @@ from oplib.library.objects.namespace import OpOverloadPacket
 from oplib.library.objects.observers import ObservedCall, observing
 from oplib.library.objects.overload import HasOverload, OpOverload, resolve_op
 from oplib.markup import escape
+from oplib.protocols import AnyFunction, Values
 from oplib.pytree import tree_leaves, tree_map
 from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point
@@ -115,7 +116,7 @@ DEFAULT_TEST_UTILS = tuple(name for name in _TESTS if name != "test_aot_dispatch
 
 @entry_point
 def opcheck(
-    op: OpOverload | OpOverloadPacket | HasOverload | Callable[..., Any],
+    op: OpOverload | OpOverloadPacket | HasOverload | AnyFunction,
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
     *,
@@ -206,7 +207,7 @@ def opcheck(
     return results
 
 
-def _take_arguments(op: Any, args: Any) -> tuple[Any, ...]:
+def _take_arguments(op: Any, args: Any) -> Values:
     if isinstance(args, (tuple, list)):
         return tuple(args)
     raise ArgumentTypeError(
@@ -268,12 +269,12 @@ def _make_tolerance(rtol: float | None, atol: float | None) -> Tolerance:
     return Tolerance(rtol or None, atol or None)
 
 
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+Arguments = tuple[Values, dict[str, Any]]
 
 
 def find_called_op(
-    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> tuple[OpOverload, tuple[Any, ...], dict[str, Any]]:
+    function: AnyFunction, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[OpOverload, Values, dict[str, Any]]:
     """Calls a function, and returns the op that it calls, with the positional and keyword arguments.
 
     Arrays become Tensors, which require grad if no Tensor is among the arguments.

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
+from oplib.protocols import Values
+
 from .types import (
     ANY,
     OPTIONAL_TENSOR,
@@ -247,7 +249,7 @@ class FunctionSchema:
     def __hash__(self) -> int:
         return self._hash
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> Values:
         return FunctionSchema, (self.name, self.overload_name, self.arguments, self.returns)
 
 
@@ -263,7 +265,7 @@ def has_kwarg_only_tensors(schema: FunctionSchema) -> bool:
 
 def fill_defaults(
     schema: FunctionSchema, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+) -> tuple[Values, dict[str, Any]]:
     """Completes a call with the defaults of its schema."""
     positional = schema.arguments[: schema.num_positional]
     keyword_only = schema.arguments[schema.num_positional :]
@@ -274,7 +276,7 @@ def fill_defaults(
     }
 
 
-def split_values(schema: FunctionSchema, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def split_values(schema: FunctionSchema, values: Sequence[Any]) -> tuple[Values, dict[str, Any]]:
     """Splits one value per argument into positional and keyword-only values.
 
     Returns:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from oplib.errors import ArgumentTypeError, describe
+from oplib.protocols import Values
 
 
-def take_named(op: str, name: str, named: Any, args: tuple[Any, ...]) -> Any:
+def take_named(op: str, name: str, named: Any, args: Values) -> Any:
     """Returns numbers given by keyword to a function that also accepts them one by one.
 
     Raises:
@@ -26,7 +27,7 @@ def take_named(op: str, name: str, named: Any, args: tuple[Any, ...]) -> Any:
     return named
 
 
-def read_bounds(op: str, args: tuple[Any, ...], **named: Any) -> tuple[Any, ...]:
+def read_bounds(op: str, args: Values, **named: Any) -> Values:
     """Returns the arguments of a function whose first one, ``low``, may be omitted.
 
     Args:

@@ -16,6 +16,7 @@ from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
 from oplib.errors import ArgumentError
+from oplib.protocols import AnyFunction
 from oplib.tensor.devices.forked import after_fork, is_orphan, refuse_call
 from oplib.tensor.devices.layout import drop_names, find_single, is_explicit
 from oplib.tensor.devices.memory import require_memory
@@ -236,7 +237,7 @@ class Chain:
         return run("put", Chain.put, starts, whole, part)
 
     @cached_property
-    def _put_into(self) -> Callable[..., Any]:
+    def _put_into(self) -> AnyFunction:
         return jax.jit(partial(Chain.put, self), donate_argnums=0)
 
     def find_writer(self, whole: Any, part: Any, starts: Starts) -> tuple[Any, Any, bool]:
@@ -258,7 +259,7 @@ class Chain:
         self._calls.add(key)
         return self._put_into, operands, has_run
 
-    def _run_traced(self, name: str, function: Callable[..., Any], starts: Starts, *arrays: Any) -> Any:
+    def _run_traced(self, name: str, function: AnyFunction, starts: Starts, *arrays: Any) -> Any:
         """Runs a function of one result, as :meth:`run` does, and notes how the result is computed."""
         count = len(arrays)
         traced = starts if any(isinstance(start, Tracer) for start in starts) else ()
@@ -282,7 +283,7 @@ class Chain:
             return self.run("pull", Chain.pull, starts, grad)
         return inverse.run("get", Chain.get, (), grad)
 
-    def run(self, name: Hashable, function: Callable[..., Any], starts: Starts, *arrays: Any) -> Any:
+    def run(self, name: Hashable, function: AnyFunction, starts: Starts, *arrays: Any) -> Any:
         """Runs a function of this chain, arrays and starts. It is compiled if the arrays are concrete.
 
         Starts are operands, so that other starts do not compile again. In a trace and on several devices they
@@ -311,7 +312,7 @@ class Forms:
 
     __slots__ = ("by_operand", "by_static", "function")
 
-    def __init__(self, function: Callable[..., Any], array_count: int) -> None:
+    def __init__(self, function: AnyFunction, array_count: int) -> None:
         self.function = function = partial(_explain, function)
 
         def run(*arguments: Any) -> Any:
@@ -321,8 +322,8 @@ class Forms:
                     require_memory("view", array.shape, array.dtype, in_jit=True)
             return result
 
-        self.by_operand: Callable[..., Any] = jax.jit(run, inline=True)
-        self.by_static: Callable[..., Any] = jax.jit(run, inline=True, static_argnums=array_count)
+        self.by_operand: AnyFunction = jax.jit(run, inline=True)
+        self.by_static: AnyFunction = jax.jit(run, inline=True, static_argnums=array_count)
 
     def run(self, starts: Starts, *arrays: Any) -> Any:
         """Runs the form that fits the arrays."""
@@ -339,7 +340,7 @@ class Forms:
         return self.by_operand(*arrays, starts_to_array(starts))
 
 
-def _explain(function: Callable[..., Any], *arguments: Any) -> Any:
+def _explain(function: AnyFunction, *arguments: Any) -> Any:
     """Calls a function. An error of JAX about explicit axes becomes one with a cure."""
     try:
         return function(*arguments)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jax import lax
 
+from oplib.protocols import Values
 from oplib.tensor.devices.layout import drop_names
 
 from .frame import Layout, Shape, SharedFrame, Starts
@@ -32,7 +33,7 @@ class _Indexed(SharedFrame):
         self.in_shape, self.shape = in_shape, tuple([lengths[place] for place in order])
         self._whole_order, self._order = (*others, *axes), tuple(order)
 
-    def _indices(self) -> tuple[Any, ...]:
+    def _indices(self) -> Values:
         """Returns for each of the axes the indices along it."""
         raise NotImplementedError
 
@@ -68,7 +69,7 @@ class Diagonal(_Indexed):
         length = max(0, min(rows + min(0, offset), columns - max(0, offset)))
         super().__init__(in_shape, (first, second), range(len(in_shape) - 1), (length,))
 
-    def _indices(self) -> tuple[Any, ...]:
+    def _indices(self) -> Values:
         along = np.arange(self.shape[-1], dtype=np.int32)  # XLA writes twice as fast at constant indices
         return along + max(0, -self.offset), along + max(0, self.offset)
 
@@ -99,7 +100,7 @@ class Sliding(_Indexed):
         super().__init__(in_shape, (axis,), order, (count, size))
         self.is_injective = size <= step or count < 2
 
-    def _indices(self) -> tuple[Any, ...]:
+    def _indices(self) -> Values:
         shape = (self.shape[self.axis], self.shape[-1])  # as constants they could be larger than the whole
         starts = lax.broadcasted_iota(np.int32, shape, 0) * np.int32(self.step)
         return (starts + lax.broadcasted_iota(np.int32, shape, 1),)

@@ -16,6 +16,7 @@ from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
 from oplib.errors import AutogradError, describe
+from oplib.protocols import Values
 from oplib.tensor.storage.cut import CutStorage
 from oplib.tensor.storage.escape import runs_at_once
 from oplib.tensor.storage.fresh import (
@@ -429,11 +430,11 @@ def make_view_storage(base: Storage, chain: Chain, starts: Starts) -> ViewStorag
     return storage
 
 
-def _reduce_view(storage: ViewStorage) -> tuple[Any, ...]:
+def _reduce_view(storage: ViewStorage) -> Values:
     return _restore_view, (storage.base, storage.chain.frames, storage.starts)
 
 
-def _restore_view(base: Storage, frames: tuple[Any, ...], starts: Starts) -> ViewStorage:
+def _restore_view(base: Storage, frames: Values, starts: Starts) -> ViewStorage:
     return ViewStorage(base, make_chain(frames), starts)
 
 

@@ -7,7 +7,7 @@ while the function is traced. JAX then knows the results to keep by their name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ from oplib.autograd.array_functions.array_function import ArrayFunction
 from oplib.autograd.tangents import carries_tangents
 from oplib.library.objects.observers import ObservedCall, map_arrays, observing
 from oplib.modes import modes
+from oplib.protocols import AnyFunction
 from oplib.pytree import tree_flatten, tree_unflatten
 from oplib.tensor import Tensor
 from oplib.transforms.control_flow.body import BodyFunction
@@ -44,7 +45,7 @@ def is_in_body() -> bool:
 
 
 def run_in_body(
-    function: Callable[..., Any],
+    function: AnyFunction,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     context: AbstractContextManager[Any],
@@ -85,7 +86,7 @@ class _Region:
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: AnyFunction,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         context: AbstractContextManager[Any],

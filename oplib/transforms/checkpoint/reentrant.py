@@ -11,6 +11,7 @@ from oplib.autograd.engine.run import is_checkpoint_valid
 from oplib.errors import AutogradError, describe
 from oplib.library.autocast.settings import AutocastScope
 from oplib.modes import modes
+from oplib.protocols import Values
 from oplib.tensor import Tensor, needs_grad
 from oplib.tensor.random.draw_log import DrawLog
 from oplib.tracebacks import warn_user
@@ -48,7 +49,7 @@ class CheckpointFunction(Function):
         return run_and_restore(run_forward)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+    def backward(ctx: Any, *grads: Any) -> Values:
         """Runs the function again with recording, and then a backward through it.
 
         Raises:
@@ -83,7 +84,7 @@ class CheckpointFunction(Function):
         return (None, None, *(value.grad if isinstance(value, Tensor) else None for value in inputs))
 
 
-def _run_backward(outputs: Iterable[Any], grads: tuple[Any, ...]) -> None:
+def _run_backward(outputs: Iterable[Any], grads: Values) -> None:
     pairs = [(output, grad) for output, grad in zip(outputs, grads, strict=False) if needs_grad(output)]
     if not pairs:
         raise AutogradError(
@@ -93,7 +94,7 @@ def _run_backward(outputs: Iterable[Any], grads: tuple[Any, ...]) -> None:
     backward([output for output, _ in pairs], [grad for _, grad in pairs])
 
 
-def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+def detach_variable(inputs: Values) -> Values:
     """Returns Tensors as new leaves with the same ``requires_grad``, and other values unchanged.
 
     Args:

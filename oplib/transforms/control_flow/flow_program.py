@@ -21,6 +21,7 @@ from oplib.autograd.tangents import carries_tangents, find_tangent, run_without_
 from oplib.errors import OplibError, TracingError, describe
 from oplib.library.kernels.tracing import any_traced
 from oplib.modes import modes
+from oplib.protocols import AnyFunction
 from oplib.pytree import tree_flatten, tree_unflatten
 from oplib.tensor import Storage, Tensor, zeros_like
 from oplib.tensor.devices.device import is_abstract
@@ -94,7 +95,7 @@ class StoredProgram:
         self._read = Reader("control flow", paths, (), candidates).read
         self._expected = _describe_operands([path.value for path in paths])
 
-    def find(self, functions: Sequence[Callable[..., Any]]) -> list[Tensor] | None:
+    def find(self, functions: Sequence[AnyFunction]) -> list[Tensor] | None:
         """Returns the operands of a call with these functions; None if the program does not serve it."""
         values = self._read(functions, ())
         if isinstance(values, str) or _describe_operands(values[0]) != self._expected:
@@ -138,7 +139,7 @@ _lock = threading.RLock()  # of the table
 
 
 def run_program(
-    functions: Sequence[Callable[..., Any]],
+    functions: Sequence[AnyFunction],
     arguments: Sequence[Tensor],
     static: tuple[Hashable, ...],
     build: Builder,
@@ -177,7 +178,7 @@ def run_program(
 
 def _trace(
     name: Hashable,
-    functions: Sequence[Callable[..., Any]],
+    functions: Sequence[AnyFunction],
     build: Builder,
     *,
     is_stored: bool,
@@ -239,7 +240,7 @@ def _holds_traced(value: Any, walk: Walk) -> bool:
     return any_traced(leaf._storage.owner.array if isinstance(leaf, Tensor) else leaf for leaf in leaves)
 
 
-def _identify(function: Callable[..., Any]) -> Hashable:
+def _identify(function: AnyFunction) -> Hashable:
     """Returns a key that all functions share which one program may serve. It keeps no object of the user."""
     return weakref.ref(getattr(function, "__code__", type(function)))
 
@@ -273,7 +274,7 @@ def _is_floating(leaf: Any) -> bool:
     return isinstance(leaf, Tensor) and has_gradient(leaf.dtype)
 
 
-def call_dual(function: Callable[..., Any], *pairs: Pair, several: bool = False) -> Any:
+def call_dual(function: AnyFunction, *pairs: Pair, several: bool = False) -> Any:
     """Calls a function of trees for pairs of a tree and its tangents. It returns a tree, or several."""
     results = function(*map(join_dual, pairs))
     return tuple(map(split_dual, results)) if several else split_dual(results)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from operator import is_
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ import numpy as np
 from oplib.errors import ArgumentTypeError, describe
 from oplib.library.objects.namespace import OpOverloadPacket
 from oplib.library.objects.overload import OpOverload
+from oplib.protocols import AnyFunction, Values
 from oplib.pytree import TreeSpec, tree_flatten_dataclasses, tree_unflatten
 from oplib.tensor import Generator, Storage, Tensor, box
 from oplib.tensor.devices.device import is_abstract
@@ -59,8 +60,8 @@ class Key(NamedTuple):
     """
 
     spec: TreeSpec
-    kinds: tuple[Any, ...]
-    settings: tuple[Any, ...]
+    kinds: Values
+    settings: Values
 
 
 class CallArguments(NamedTuple):
@@ -78,7 +79,7 @@ class CallArguments(NamedTuple):
     """
 
     key: Key
-    function: Callable[..., Any]
+    function: AnyFunction
     leaves: list[Any]
     arrays: list[Any]
     name: str
@@ -187,12 +188,12 @@ class ArgumentBinder:
         static: names of arguments whose floats are compiled in.
     """
 
-    def __init__(self, name: str, function: Callable[..., Any], static: Sequence[str]) -> None:
+    def __init__(self, name: str, function: AnyFunction, static: Sequence[str]) -> None:
         self._name = name
         self._static = static
         self._read(function)
 
-    def _read(self, function: Callable[..., Any]) -> None:
+    def _read(self, function: AnyFunction) -> None:
         self._deciding = _list_deciding(function)
         self._signature = signature = find_signature(function)
         parameters = signature.parameters.values()
@@ -204,9 +205,7 @@ class ArgumentBinder:
         self._defaults = tree_flatten_dataclasses(defaults)[0]
         self._hashes: dict[int, tuple[Any, int]] = {}  # of static arguments that define one, by identity
 
-    def bind(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> CallArguments:
+    def bind(self, function: AnyFunction, args: Values, kwargs: dict[str, Any]) -> CallArguments:
         """Binds the arguments of one call.
 
         Raises:
@@ -298,7 +297,7 @@ def _is_plain_view(leaf: Any) -> bool:
     )
 
 
-def find_signature(function: Callable[..., Any]) -> inspect.Signature:
+def find_signature(function: AnyFunction) -> inspect.Signature:
     """Returns the signature of a function.
 
     Raises:
@@ -313,7 +312,7 @@ def find_signature(function: Callable[..., Any]) -> inspect.Signature:
         ) from None
 
 
-def _list_deciding(called: Any) -> tuple[Any, ...]:
+def _list_deciding(called: Any) -> Values:
     """Returns what decides the signature and the defaults of a callable."""
     if isinstance(called, partial):
         return (called.args, *called.keywords.values(), *_list_deciding(called.func))
@@ -364,7 +363,7 @@ def _show_layout(kind: Any) -> str:
     return f"{_show(kind)}{weak} laid out as {kind.layout} with the type {kind.typed}"
 
 
-def list_number_options(function: Callable[..., Any], signature: inspect.Signature) -> list[str]:
+def list_number_options(function: AnyFunction, signature: inspect.Signature) -> list[str]:
     """Returns the names of the arguments that an op, or another function of oplib, reads as numbers.
 
     The schema of a registered op tells them. A function of oplib reads those as numbers that have a float as

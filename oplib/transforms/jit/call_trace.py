@@ -29,6 +29,7 @@ from oplib.autograd.nodes.node import Edge, TapeNode
 from oplib.autograd.recording.view import has_lost_history
 from oplib.errors import AutogradError, MissingRuleError, OplibError, TracingError, describe
 from oplib.modes import modes
+from oplib.protocols import AnyFunction, Values
 from oplib.tensor import Storage, Tensor, box
 from oplib.tensor.devices.device import find_common_device
 from oplib.tensor.devices.layout import constrain, find_spread
@@ -122,7 +123,7 @@ class Trace:
     def __init__(
         self,
         name: str,
-        call: Callable[..., Any],
+        call: AnyFunction,
         candidates: Candidates,
         arrays: Sequence[Any],
         orders: Sequence[Sequence[Any]] = (),
@@ -160,7 +161,7 @@ class Trace:
         is_elsewhere = any(isinstance(getattr(find_spread(one), "mesh", None), AbstractMesh) for one in read)
         return traced.lower(lowering_platforms=(jax.default_backend(),) if is_elsewhere else None)
 
-    def _trace(self, call: Callable[..., Any], arrays: Sequence[Any]) -> None:
+    def _trace(self, call: AnyFunction, arrays: Sequence[Any]) -> None:
         """Traces, and leaves no mark on anything outside."""
         cotangents = [spec for specs in self.orders for spec in specs]
         inputs = [*self.candidates.read(), *arrays, *cotangents]
@@ -175,7 +176,7 @@ class Trace:
         def run(*values: Any) -> list[Any]:
             return step(*values)
 
-        step: Callable[..., Any] = run_traced
+        step: AnyFunction = run_traced
         self.run = jax.jit(rename_function(run, self.name))
         collector = self._collector
         observed: list[Storage] = []
@@ -223,7 +224,7 @@ class Trace:
         collector.end()
         self._is_restored = True
 
-    def _run(self, call: Callable[..., Any], count: int, inputs: tuple[Any, ...]) -> list[Any]:
+    def _run(self, call: AnyFunction, count: int, inputs: Values) -> list[Any]:
         """Runs the function on the values of JAX's trace."""
         candidates, collector = self.candidates, self._collector
         versions = [storage.version for storage in candidates.storages]
@@ -260,7 +261,7 @@ class Trace:
                 self.backward = self._differentiate(edges, inputs)
         return collector.outputs
 
-    def _make_overlay(self, inputs: tuple[Any, ...], versions: list[int]) -> Overlay:
+    def _make_overlay(self, inputs: Values, versions: list[int]) -> Overlay:
         candidates = self.candidates
         overlay = Overlay(self.name, next(_scopes))
         overlay.outside = frozenset(candidates.numbers)
@@ -289,7 +290,7 @@ class Trace:
             slot = collector.add_live(output) if output._grad_fn is not None else None
             self.gradients.append((collector.put(output._storage.array), slot))
 
-    def _differentiate(self, edges: _Edges, inputs: tuple[Any, ...]) -> TracedBackward:
+    def _differentiate(self, edges: _Edges, inputs: Values) -> TracedBackward:
         """Traces the backward from all outputs with a history, with what it reads as residuals."""
         outputs = self._collector.live
         avals = [output._storage.spec for output in outputs]
@@ -306,7 +307,7 @@ class Trace:
         reached: list[bool] = []
         refused: dict[int, Exception] = {}
 
-        def pull(*cotangents: Any) -> tuple[Any, ...]:
+        def pull(*cotangents: Any) -> Values:
             gradients, reasons = _differentiate_rest(outputs, targets, list(map(box, cotangents)))
             reached[:] = mask_given(gradients)
             refused.update(reasons)
@@ -332,7 +333,7 @@ class Trace:
         residuals = list(self._keep_residuals(values, inputs))
         return TracedBackward(operands, leaves, specs, pulled, residuals, reached, has_edge, paths, refused)
 
-    def _find_small(self, residuals: Sequence[Any], dtype: Any, inputs: tuple[Any, ...]) -> list[int]:
+    def _find_small(self, residuals: Sequence[Any], dtype: Any, inputs: Values) -> list[int]:
         """Returns which residuals the program packs into one array: many that are small together.
 
         JAX takes a microsecond to return an array, however small it is. But XLA compiles each kernel that
@@ -348,7 +349,7 @@ class Trace:
         is_small = sum(residuals[number].size for number in found) <= LARGEST_PACKED
         return found if is_small and len(found) >= FEWEST_PACKED and self._device is not None else []
 
-    def _trace_settled(self, pull: Callable[..., Any], specs: Sequence[Any]) -> Any:
+    def _trace_settled(self, pull: AnyFunction, specs: Sequence[Any]) -> Any:
         """Traces the backward, and a second time if it has changed what it reads, such as a cache."""
 
         def settle() -> bool:
@@ -393,7 +394,7 @@ class Trace:
                     "requires_grad_() outside of the function, or detach the result."
                 )
 
-    def _keep_residuals(self, values: Sequence[Any], inputs: tuple[Any, ...]) -> Iterator[tuple[bool, int]]:
+    def _keep_residuals(self, values: Sequence[Any], inputs: Values) -> Iterator[tuple[bool, int]]:
         """Yields for each value whether it is an input of the program, and its number there, or as output."""
         numbers = {id(value): number for number, value in enumerate(inputs)}
         for value in values:
@@ -403,7 +404,7 @@ class Trace:
 
 
 def _unpack_and_call(
-    function: Callable[..., Any], place: int, unpack: Callable[[Any], Sequence[Any]], *arrays: Any
+    function: AnyFunction, place: int, unpack: Callable[[Any], Sequence[Any]], *arrays: Any
 ) -> Any:
     return function(*arrays[:place], *unpack(arrays[place]), *arrays[place + 1 :])
 

@@ -13,6 +13,7 @@ from jax.core import Tracer
 from oplib.autograd.recording.view import StaleView, has_lost_history
 from oplib.errors import TracingError
 from oplib.library.records.sites import find_definition
+from oplib.protocols import Values
 from oplib.pytree import tree_flatten_dataclasses
 from oplib.tensor import Generator, Storage, Tensor
 from oplib.tensor.devices.layout import find_spread, is_alike
@@ -73,7 +74,7 @@ class Collector:
     def _uses(self) -> UsesOfCode:
         return UsesOfCode(self._candidates)
 
-    def collect(self, result: Any, overlay: Overlay, inputs: tuple[Any, ...], versions: list[int]) -> None:
+    def collect(self, result: Any, overlay: Overlay, inputs: Values, versions: list[int]) -> None:
         """Collects everything, with the inputs of the jaxpr and the versions of storages before the trace."""
         effects, candidates = self.effects, self._candidates
         self._collect_writes(overlay, inputs, versions)
@@ -114,7 +115,7 @@ class Collector:
         self.live: list[Tensor] = []
         self._numbers: dict[int, list[int]] = {}
 
-    def _collect_writes(self, overlay: Overlay, inputs: tuple[Any, ...], versions: list[int]) -> None:
+    def _collect_writes(self, overlay: Overlay, inputs: Values, versions: list[int]) -> None:
         """Collects writes into storages.
 
         Their outputs come first, in the order of the inputs: JAX gives a donated buffer to the first output

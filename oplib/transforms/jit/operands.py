@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from oplib.autograd.recording.view import StaleView
 from oplib.errors import describe
 from oplib.generated_code import refer, render_tuple
+from oplib.protocols import Values
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.devices.layout import describe_sharding, is_alike, is_spread
 from oplib.tensor.storage.fresh import get_array
@@ -21,7 +22,7 @@ from oplib.transforms.tracing.paths import CapturedPath
 
 PLAIN = list_classes(Storage(None))
 MAX_LINES = 8  # more of them are a loop
-_NO_HOOKS: tuple[Any, ...] = (None, None)
+_NO_HOOKS: Values = (None, None)
 _DEFAULTS: dict[str, Any] = {
     name: getattr(Tensor, name, None)
     for name in (
@@ -46,7 +47,7 @@ class TensorKind(NamedTuple):
     requires_grad: bool
     has_grad: bool | None
     has_node: bool | None
-    hooks: tuple[Any, ...]
+    hooks: Values
 
 
 class ExpectedOperands:
@@ -259,7 +260,7 @@ def _compare(tensor: Tensor, kind: TensorKind) -> str:
     return "" if _hook_keys(*hooks) == kind.hooks else "has other hooks"
 
 
-def _hook_keys(*hooks: dict[Any, Any] | None) -> tuple[Any, ...]:
+def _hook_keys(*hooks: dict[Any, Any] | None) -> Values:
     return tuple([None if group is None else tuple(group) for group in hooks])
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from oplib.autograd.array_functions.compilation import rename_function
 from oplib.autograd.array_functions.liveness import fill_unused
+from oplib.protocols import AnyFunction
 
 
 def find_used_inputs(jaxpr: Any) -> list[bool]:
@@ -16,7 +16,7 @@ def find_used_inputs(jaxpr: Any) -> list[bool]:
     return [id(var) in read for var in jaxpr.invars]
 
 
-def prune(run: Callable[..., Any], closed: Any, name: str) -> tuple[list[bool], Callable[..., Any]]:
+def prune(run: AnyFunction, closed: Any, name: str) -> tuple[list[bool], AnyFunction]:
     """Tells which inputs of a traced function are used, and makes a function of these.
 
     The new function calls the traced one, which JAX does not trace again: the call is one equation. Zeros

@@ -19,6 +19,7 @@ from weakref import ref
 
 from oplib.autograd.array_functions.masks import map_given
 from oplib.generated_code import define_function, fill_template, render_tuple
+from oplib.protocols import Values
 from oplib.tensor import Generator, default_generator
 
 from .candidates import Candidates
@@ -289,21 +290,19 @@ def _refer(value: Any) -> Callable[[], Any]:
         return lambda: value
 
 
-def _are_others(now: tuple[Any, ...], before: tuple[Callable[[], Any], ...]) -> bool:
+def _are_others(now: Values, before: tuple[Callable[[], Any], ...]) -> bool:
     """Whether other objects stand where a program has found some."""
     return any(value is not refer() for value, refer in zip(now, before, strict=True))
 
 
-def _list_changed(
-    test: Callable[..., bool], now: tuple[Any, ...], before: tuple[Any, ...], keys: tuple[Any, ...]
-) -> str:
+def _list_changed(test: Callable[..., bool], now: Values, before: Values, keys: Values) -> str:
     """Returns the keys of what has changed, as text."""
     pairs = zip(keys, now, before, strict=True)
     changed = [key for key, value, other in pairs if test((value,), (other,))]
     return str(changed if len(changed) <= _MAX_SHOWN else [*changed[:_MAX_SHOWN], ...])
 
 
-def _differ(now: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
+def _differ(now: Values, before: Values) -> bool:
     """Whether constants differ; one that was a number may be a Tensor now, whose ``==`` is another."""
     return not all(map(is_, now, before)) and any(
         value.__class__ is not other.__class__

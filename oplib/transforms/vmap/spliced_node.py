@@ -29,6 +29,7 @@ from oplib.errors import AutogradError, DimensionError, describe
 from oplib.library.carrier.unmapped_values import UnmappedValue, call_unmapped, read_unmapped
 from oplib.library.carrier.vmap_rule import VmapInfo
 from oplib.modes import modes
+from oplib.protocols import Values
 from oplib.pytree import tree_flatten, tree_unflatten
 from oplib.tensor import Tensor
 from oplib.tensor.storage.map_level import MapLevel, run_in_levels
@@ -103,9 +104,7 @@ class SplicedNode(TapeNode):
         ]
 
 
-def apply_in_map(
-    cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any], apply: Callable[..., Any]
-) -> Any:
+def apply_in_map(cls: type[Function], args: Values, kwargs: dict[str, Any], apply: Callable[..., Any]) -> Any:
     """Applies a Function inside of ``vmap``.
 
     With ``generate_vmap_rule`` the Function runs on one example by ``apply``, and its backward is mapped.
@@ -143,7 +142,7 @@ def apply_in_map(
     return tree_unflatten(packed, out_spec)
 
 
-def _bind(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+def _bind(cls: type[Function], args: Values, kwargs: dict[str, Any]) -> Values:
     """Returns all arguments in the order of the parameters of forward, for the rule."""
     bound, keyword_only = cls._binding().bind(args, kwargs)
     if keyword_only:
