@@ -136,10 +136,15 @@ class Flow:
 
     def _run_python(self, node: TapeNode, grads: list[Any], watched: Any) -> Gradients:
         """Runs a node that may call code of the user, in the grad mode of the pass."""
-        if node.has_hooks or watched:
-            return call_in_grad_mode(self.create_graph, self.run_hooked, node, grads)
-        results = call_in_grad_mode(self.create_graph, node.apply, grads, self)
-        return validate_results(results, node, self.representation)
+        state = modes.state
+        before = state.grad_enabled  # as call_in_grad_mode, inlined
+        try:
+            state.grad_enabled = self.create_graph
+            if node.has_hooks or watched:
+                return self.run_hooked(node, grads)
+            return validate_results(node.apply(grads, self), node, self.representation)
+        finally:
+            state.grad_enabled = before
 
     def run_hooked(self, node: TapeNode, grads: list[Any]) -> Gradients:
         """Runs one node with its hooks, and validates its results. A trace gives them the node's names."""

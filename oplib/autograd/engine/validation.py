@@ -27,7 +27,8 @@ def validate_results(results: Gradients, node: TapeNode, representation: Gradien
             complex and its input real.
     """
     edges = node.edges
-    check_count(results, len(edges), node, "input")
+    if len(results) != len(edges):
+        check_count(results, len(edges), node, "input")
     return validate_gradients(results, edges, node.name, representation)
 
 

@@ -11,10 +11,8 @@ from typing import Any
 
 from oplib.autograd.array_functions.array_function import has_gradient
 from oplib.autograd.array_functions.masks import map_given, mask_given, pick_true, spread
-from oplib.autograd.grad_mode import recording_off
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.saved.saved_tensor import SavedTensor
-from oplib.autograd.tangents import run_without_tangents
 from oplib.errors import AutogradError, describe
 from oplib.protocols import Values
 from oplib.tensor import Storage, Tensor
@@ -163,8 +161,7 @@ class ArrayCall:
         ctx._tensor_flags, ctx._argument_count, ctx._argument_specs = mold.flags, mold.count, mold.specs
         first = mold.count - len(self._names)
         keywords = dict(zip(self._names, values[first:], strict=True))
-        with recording_off():
-            result = box_arrays(run_without_tangents(cls._call_forward, ctx, values[:first], keywords))
+        result = box_arrays(cls._call_forward(ctx, values[:first], keywords))
         kept = {name: vars(ctx)[name] for name in ("to_save", "saved_for_forward") if name in vars(ctx)}
         constant, dirty = set(map(id, ctx.non_differentiable)), set(map(id, ctx.dirty_tensors))
         finish_call(ctx, result, boxes)

@@ -35,10 +35,26 @@ def attach_outputs(
             written input is not returned, or a written view is not the only result.
     """
     is_marked = ctx.dirty_tensors or ctx.non_differentiable
-    if recording and not is_marked and _are_new(leaves, inputs):
-        for slot, leaf in enumerate(leaves):
-            _give_history(leaf, ctx, slot)
-        return leaves
+    is_new = recording and not is_marked and _are_new(leaves, inputs)
+    outputs = leaves if is_new else _attach_each(ctx, leaves, inputs, recording=recording)
+    if recording:
+        metadata: list[Any] = []
+        for slot, output in enumerate(outputs):
+            spec = None
+            if isinstance(output, Tensor):
+                spec = output._storage.array.aval
+                if is_new and _is_differentiable(spec.dtype):
+                    output._requires_grad, output._grad_fn, output._output_nr = True, ctx, slot
+                elif not (output._requires_grad or ctx._materialize_non_diff_grads):
+                    spec = None
+            metadata.append(spec)
+        ctx.input_metadata = tuple(metadata)
+    return outputs
+
+
+def _attach_each(
+    ctx: BackwardCFunction, leaves: Sequence[Any], inputs: Sequence[Tensor], *, recording: bool
+) -> Sequence[Any]:
     dirty: set[int] = set()
     if ctx.dirty_tensors:
         dirty = _dirty(ctx, leaves, inputs, recording=recording)
@@ -118,7 +134,8 @@ def _are_new(leaves: Sequence[Any], inputs: Sequence[Tensor]) -> bool:
     for leaf in leaves:
         if leaf.__class__ is not Tensor or leaf._requires_grad or leaf._root is not None:
             return False
-    return len({*map(id, leaves), *map(id, inputs)}) == len(leaves) + len({*map(id, inputs)})
+    own = {*map(id, leaves)}
+    return len(own) == len(leaves) and own.isdisjoint(map(id, inputs))
 
 
 def _give_history(output: Tensor, ctx: BackwardCFunction, slot: int) -> None:

@@ -34,18 +34,17 @@ _RESERVED = frozenset(
 _PASSING = ("to_save", "saved_for_forward", "dirty_tensors", "non_differentiable")
 """Attributes of a ctx that are read here and dropped. They would hold outputs, which hold the ctx."""
 
+_NOTED = {*FunctionCtx.__annotations__, *BackwardCFunction.__annotations__}
+"""Attributes that a forward sets by the methods of its ctx, and that the tape notes before it."""
+
 _FACTS = PLAIN - {Tensor} | {tuple, list, dict}
 """The classes of what the tape itself notes on a ctx, and of most options of users: no Tensors."""
 
 
 def box_arrays(result: Any) -> Any:
     """Returns the result of a forward with a Tensor for each array of JAX or numpy."""
-    if isinstance(result, Tensor):
-        return result
     listed = list_values(result)
     leaves, specs = flatten_values(listed)
-    if not any(is_array_class[type(leaf)] or isinstance(leaf, np.ndarray) for leaf in leaves):
-        return result
     boxed = [
         ARRAYS.box(jnp.asarray(leaf)) if is_array_class[type(leaf)] or isinstance(leaf, np.ndarray) else leaf
         for leaf in leaves
@@ -74,8 +73,10 @@ def finish_call(
         AutogradError: forward set an attribute that every ctx has, or broke a rule of ``mark_dirty``.
         GradientTypeError: a saved value is not a Tensor.
     """
-    held, cls, state, specs = vars(ctx), ctx._forward_cls, modes.state, NO_SPECS
-    if not _RESERVED.isdisjoint(held):
+    held, cls, to_save, specs = vars(ctx), ctx._forward_cls, ctx.to_save, NO_SPECS
+    state = modes.state
+    is_plain = _NOTED.issuperset(held)
+    if not (is_plain or _RESERVED.isdisjoint(held)):
         raise _refuse_reserved(ctx, min(_RESERVED.intersection(held)))
     several = isinstance(result, tuple)
     leaves: Sequence[Any] = result if several else (result,)
@@ -87,30 +88,23 @@ def finish_call(
         ctx._output_specs = specs
     if history is not None:
         ctx.edges, ctx.sequence_nr = history
-        check_saved(ctx.to_save, "save_for_backward", in_graph=True)
-        if cls._is_users:
+        check_saved(to_save, "save_for_backward", in_graph=True)
+        if cls._is_users and (to_save or not is_plain):
             note_constants(ctx, (*inputs, *leaves))
         note_origin(ctx, state)
     outputs = attach_outputs(ctx, leaves, inputs, recording=history is not None)
     if ctx.output_grad_dtypes is not None:
         _check_grad_dtypes(ctx, outputs)
     if history is not None:
-        ctx.input_metadata = tuple(
-            [
-                output._storage.array.aval
-                if isinstance(output, Tensor) and (ctx._materialize_non_diff_grads or output._requires_grad)
-                else None
-                for output in outputs
-            ]
-        )
         ctx.has_one_slot = len(outputs) == 1
-        ctx._saved = tuple([None if value is None else SavedTensor(value, ctx) for value in ctx.to_save])
+        ctx._saved = tuple([None if value is None else SavedTensor(value, ctx) for value in to_save])
         if state.creation_hooks:
             tell_creation(ctx)
     if tangents is not None:
         push_tangents_through(ctx, leaves, outputs, (inputs, tangents))
     for name in _PASSING:
-        held.pop(name, None)
+        if name in held:
+            del held[name]
     if specs or (several and result.__class__ is not tuple):
         return pack_result(outputs, count, specs, type(result))
     return tuple(outputs) if several else outputs[0]

@@ -191,7 +191,9 @@ class Function(metaclass=FunctionMeta):
         """Calls and records the Function without regard to vmap."""
         if (binding := cls._checked_binding) is None:
             return cls._apply_first(args, kwargs)
-        args, keywords = binding.bind(args, kwargs) if kwargs or binding.is_complete else (args, kwargs)
+        keywords = kwargs
+        if kwargs or binding.is_complete:
+            args, keywords = binding.bind(args, kwargs)
         values = (*args, *keywords.values()) if keywords else args
         is_plain = not cls._takes_trees or PLAIN.issuperset(map(type, values))
         leaves, specs = (values, NO_SPECS) if is_plain else flatten_values(values)
@@ -199,7 +201,7 @@ class Function(metaclass=FunctionMeta):
         needs: list[bool] = []
         inputs: list[Tensor] = []
         for leaf in leaves:  # one loop costs a third of three comprehensions
-            is_tensor = isinstance(leaf, Tensor)
+            is_tensor = leaf.__class__ is Tensor or isinstance(leaf, Tensor)
             flags.append(is_tensor)
             needs.append(is_tensor and leaf._requires_grad)
             if is_tensor:
@@ -213,21 +215,14 @@ class Function(metaclass=FunctionMeta):
         tangents = None if state.dual_level is None else find_tangents(inputs)
         history = None
         if state.grad_enabled and True in needs and not state.inference:
-            edges = tuple(map(gradient_edge, inputs))  # before forward, which may write: this may refuse
-            history, state.sequence_nr = (edges, state.sequence_nr), state.sequence_nr + 1
+            # before forward, which may write: this may refuse
+            history = tuple(map(gradient_edge, inputs)), state.sequence_nr
+            state.sequence_nr += 1
         # JAX differentiates the body of a control flow function, so there JAX gets the rule of each call.
         is_off_tape = history is None or state.region is not None
         if is_off_tape and cls._is_users and tangents is None and are_traced(inputs):
             return upcalls.apply_as_op(cls, args, keywords)
-        # Without calls: their frames would be a part of the cost of each Function.
-        before = state.grad_enabled, state.forward_enabled
-        state.watchers -= state.dual_level is not None and before[1]  # as switch_forward_mode does
-        state.grad_enabled = state.forward_enabled = False
-        try:
-            result = cls._call_forward(ctx, args, keywords)
-        finally:
-            state.watchers += (state.dual_level is not None) * (before[1] - state.forward_enabled)
-            state.grad_enabled, state.forward_enabled = before
+        result = cls._call_forward(ctx, args, keywords)
         return finish_call(ctx, result, inputs, history=history, tangents=tangents)
 
     @classmethod
@@ -244,12 +239,24 @@ class Function(metaclass=FunctionMeta):
 
     @classmethod
     def _call_forward(cls, ctx: BackwardCFunction, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        if cls.setup_context is Function.setup_context:
-            return cls.forward(ctx, *args, **keywords)
-        result = cls.forward(*args, **keywords)
-        extra = {"keyword_only_inputs": keywords} if cls._binding().has_keyword_only else {}
-        cls.setup_context(ctx, args, result, **extra)
-        return result
+        """Calls forward and setup_context, with recording and forward mode off."""
+        state = modes.state
+        before = state.grad_enabled, state.forward_enabled
+        # As switch_forward_mode does, and without calls: each Function would pay for their frames.
+        if state.dual_level is not None:
+            state.watchers -= before[1]
+        state.grad_enabled = state.forward_enabled = False
+        try:
+            if cls.setup_context is Function.setup_context:
+                return cls.forward(ctx, *args, **keywords)
+            result = cls.forward(*args, **keywords)
+            extra = {"keyword_only_inputs": keywords} if cls._binding().has_keyword_only else {}
+            cls.setup_context(ctx, args, result, **extra)
+            return result
+        finally:
+            if state.dual_level is not None:
+                state.watchers += before[1] - state.forward_enabled
+            state.grad_enabled, state.forward_enabled = before
 
     @classmethod
     def _check_forward(cls, count: int) -> None:
