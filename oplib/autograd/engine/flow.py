@@ -221,6 +221,27 @@ class Flow:
         held, buffer[slot] = buffer[slot], None
         return held
 
+    def skip(self, edge: Edge, *nodes: TapeNode) -> bool:
+        """Takes nodes out of the run, as if they had run: the node that runs has done their work.
+
+        Args:
+            edge: the edge of the running node to the first of them.
+            *nodes: that node and those behind it. Each has its only gradient from the one before it.
+
+        Returns:
+            Whether it has; it has not where somebody sees nodes run, or may get gradients of some of them.
+        """
+        plan, state = self.plan, modes.state
+        if self.is_symbolic or plan.members is not None or state.anomaly or state.watchers:
+            return False
+        for node in nodes:
+            if node.has_hooks or node in plan.waiting or not plan.executes(node):
+                return False
+        if not self.keep_graph:
+            edge[0].release()
+        self._drop([edge])
+        return True
+
     def _capture(self, node: TapeNode, grads: list[Any]) -> bool:
         """Captures requested gradients: before the hooks if the node runs too, else after tensor hooks."""
         runs = node in self.plan.needed

@@ -24,6 +24,10 @@ class BackwardRun(Protocol):
         """Takes the sum of gradients that waits at an edge; None if there is none."""
         ...
 
+    def skip(self, edge: Any, *nodes: Any) -> bool:
+        """Takes nodes out of the run, as if they had run, if nobody sees them run. Returns whether it has."""
+        ...
+
     @property
     def node(self) -> Any:
         """The node that is running, None between nodes."""

@@ -162,7 +162,7 @@ def write_in_place(tensor: Tensor, result: Tensor, op: str, seen: Any = None) ->
             storage.array = array
             storage.version += 1
             if result._requires_grad or (tensor._requires_grad and state.grad_enabled):
-                _note_result(tensor, result, result)
+                note_result(tensor, result, result)
             elif tensor._restricted_views is not None:
                 note_write(tensor)
             return tensor
@@ -203,13 +203,13 @@ def _write_converted(tensor: Tensor, result: Tensor, op: str, seen: Any) -> Tens
         storage.write(array)
     elif not storage.exchange(seen, array):
         return None
-    _note_result(tensor, fitted, result)
+    note_result(tensor, fitted, result)
     if state.watchers and carries_tangents():
         write_tangent(tensor, fitted, lambda held, new: write_in_place(held, new, op))
     return tensor
 
 
-def _note_result(tensor: Tensor, fitted: Tensor, result: Tensor) -> None:
+def note_result(tensor: Tensor, fitted: Tensor, result: Tensor) -> None:
     """Gives a written tensor the history of its new value; ``fitted`` is the result in its dtype."""
     node: Any = result._grad_fn
     if FormulaNode in node.__class__.__mro__:  # isinstance of an ABC runs Python

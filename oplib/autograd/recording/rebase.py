@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -15,14 +15,17 @@ from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.creation import tell_creation
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
+from oplib.config import config
 from oplib.modes import modes
+from oplib.protocols import AnyFunction
 from oplib.tensor import Tensor
+from oplib.tensor.devices.layout import are_single
 from oplib.tensor.views import Chain, Starts, mark_stale
 
-from .formula_node import call_recorded
+from .formula_node import FormulaNode, call_recorded
 from .origins import enter_node
 from .view import StaleView, refresh_history, take_over
-from .view_node import make_tape_function, with_starts, with_starts_first
+from .view_node import ViewNode, make_tape_function, with_starts, with_starts_first
 
 _new: Any = object.__new__
 
@@ -134,9 +137,41 @@ class CopySlices(TapeNode):
         (grad,) = grads
         if grad is None:
             return (None, None)
-        if not run.representation.tensor_mode:
+        if run.representation.tensor_mode:
+            return call_recorded(self._function, with_starts([grad], self.starts))
+        operands: list[Any] = []
+        function = self._take_write(run, operands) if are_single(grad) else None
+        if function is None:
             return self.chain.run(*self._split, self.starts, grad)
-        return call_recorded(self._function, with_starts([grad], self.starts))
+        pull = partial(_pull_through, function.function)
+        return (self.chain.run(function.token, pull, self.starts, grad, *operands),)
+
+    def _take_write(self, run: BackwardRun, operands: list[Any]) -> ArrayFunction | None:
+        """Takes the nodes of the write out of the run, if they lead nowhere but back to the old root.
+
+        Args:
+            run: the run.
+            operands: receives the arrays that the formula of the write reads.
+
+        Returns:
+            The formula, from the gradient of the new value to that of the old one; None if the nodes run.
+        """
+        old, new = self.edges
+        write: Any = new and new[0]
+        if FormulaNode not in write.__class__.__mro__ or True in write.plan.wanted[1:] or self.has_hooks:
+            return None
+        view: Any = write.edges[0] and write.edges[0][0]
+        if (
+            ViewNode not in view.__class__.__mro__
+            or view.edges[0] != old
+            or view.chain is not self.chain
+            or view.starts != self.starts
+            or not (self.chain.is_strided and config.compile_kernels)
+        ):
+            return None
+        function = write.find_function((True,))
+        is_read = function is not None and write.read_operands(operands) is not None
+        return function if is_read and run.skip(new, write, view) else None
 
     def read_operands(self, operands: list[Any]) -> Any:  # noqa: D102  described in TapeNode
         if self.starts:
@@ -147,7 +182,7 @@ class CopySlices(TapeNode):
         return with_starts_first(self._function)
 
     @property
-    def _split(self) -> tuple[Mask, Callable[..., Any]]:
+    def _split(self) -> tuple[Mask, AnyFunction]:
         """Whether each edge has a gradient, and the function of these."""
         wanted = tuple(map(bool, self.edges))
         return wanted, partial(_split, *wanted)
@@ -155,6 +190,11 @@ class CopySlices(TapeNode):
     @property
     def _function(self) -> ArrayFunction:
         return make_tape_function(self.chain, *self._split, "CopySlices")
+
+
+def _pull_through(formula: AnyFunction, chain: Chain, grad: Any, *rest: Any) -> Any:
+    *operands, starts = rest
+    return chain.put(grad, formula(*operands, chain.get(grad, starts))[0], starts)
 
 
 def _split(keeps_old: bool, keeps_new: bool, chain: Chain, grad: Any, starts: Any) -> tuple[Any, Any]:

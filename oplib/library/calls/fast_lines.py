@@ -37,6 +37,7 @@ from .derived_view import gives_views
 from .fast_block import CallKind, FastBlock, Input
 from .fast_key import LISTS, freeze_ints, freeze_softly, freeze_tree
 from .own_buffer import exchange_for_result
+from .view_write import record_in_view
 
 SHARED_OBJECTS: dict[str, Any] = {
     "__KEY_ERRORS": (TypeError, ValueError, OplibError),  # of an argument that cannot stand in a key
@@ -65,6 +66,7 @@ for _object in (
         note_write,
         pack_residuals,
         place_like,
+        record_in_view,
         to_operand,
     ),
 ):
@@ -173,7 +175,7 @@ if {are_any}:
 """
 # A call whose result replaces the array of the first input, or a part of the array of its base. It serves
 # calls that are not recorded, whose result has the shape and dtype of the input: then nothing else is to be
-# checked or kept.
+# checked or kept. Of the others it serves those on views.
 # No other thread runs between the two lines that write, see Storage.exchange.
 _IN_PLACE = """
 if {are_tensors}:
@@ -188,13 +190,17 @@ if {are_tensors}:
         and __root._root is None
         and {written}._read_only is None
         and not __state.watchers
-        and not (__state.grad_enabled and {needed})
+        and (__view is not None or not (__state.grad_enabled and {needed}))
     ):
         __array = __storage.array
         if __view is None:
             __output = __specialization.run_one({operands})
+        elif __state.grad_enabled and {needed}:
+            __output = __record_in_view(__specialization, {node_class}, {tensors}, {operands})
+            if __output is {written}:
+                return {written}
         else:
-            __output = __specialization.run_in_view(__view, {operands})
+            __output = __specialization.run_in_view(__view, None, {operands})
         if (
             __output is not None
             and not __isinstance(__output, __Tracer)
@@ -357,12 +363,7 @@ class _CallLines:
                 self._render_node(pattern) for pattern in patterns if len(pattern.wanted) == len(self._inputs)
             ),
             block=refer(self._objects, self._block, "block"),
-            tensors=render_tuple(
-                [
-                    "None" if argument.numbers else _spread(argument, argument.name)
-                    for argument in self._inputs
-                ]
-            ),
+            tensors=self._list_tensors(),
             arrays=render_tuple(arrays),
         )
 
@@ -437,12 +438,21 @@ class _CallLines:
 
     def _render_in_place(self) -> str:
         """Returns a call whose result replaces the array of the first input."""
+        node_class = self._dispatcher.node_class
         return fill_template(
             _IN_PLACE,
             are_tensors=self._render_class_test("__Tensor"),
             written=self._inputs[0].name,
             needed=_any(f"{tensor.name}._requires_grad" for tensor in self._tensors),
             operands=", ".join(["__array", *self._read_arrays()[1:]]),
+            node_class=refer(self._objects, node_class, node_class.__name__),
+            tensors=self._list_tensors(),
+        )
+
+    def _list_tensors(self) -> str:
+        """Returns the tensors of a call as a tuple, with None for numbers."""
+        return render_tuple(
+            ["None" if argument.numbers else _spread(argument, argument.name) for argument in self._inputs]
         )
 
 

@@ -124,29 +124,32 @@ class Specialization:
         return {}
 
     @cached_property
-    def _in_views(self) -> dict[Chain, Forms]:
+    def _in_views(self) -> dict[tuple[Chain, Mask | None], Forms]:
         return {}
 
-    def run_in_view(self, view: ViewStorage, whole: Any, *others: Any) -> Any:
+    def run_in_view(self, view: ViewStorage, wanted: Mask | None, whole: Any, *others: Any) -> Any:
         """Runs an op with one result on a view, and puts the result in the place of the view, in one program.
 
         Args:
             view: the storage of the view, which is the first argument of the op.
+            wanted: for each argument whether it needs a gradient; None if the call is not recorded.
             whole: the array of its base.
             *others: the other arrays.
 
         Returns:
-            The new array of the base; None if the write needs more than one program: the result does not fit
-            into the view, or the base is large.
+            The new array of the base; for a recorded call this, the array of the view if the backward reads
+            it, and what the recorder returns. None if the write needs more than one program: the result does
+            not fit into the view, or the base is large.
         """
         chain, call = view.chain, self.call
-        forms = self._in_views.get(chain)
+        forms = self._in_views.get((chain, wanted))
         if forms is None:
             if call.is_plain or call.is_transient or is_large(chain.in_shape) or not chain.is_injective:
                 return None
             if len(self._in_views) == _MOST_VIEWS:
                 self._in_views.clear()
-            forms = self._in_views[chain] = Forms(partial(_run_in_view, self.run_one, chain), 1 + len(others))
+            run = partial(_run_in_view, chain, self.run_one if wanted is None else self.recorders[wanted])
+            forms = self._in_views[chain, wanted] = Forms(run, 1 + len(others))
         return forms.run(view.starts, whole, *others)
 
     @cached_property
@@ -309,12 +312,18 @@ class Specialization:
         plan.selects = self.overload.record.derivative.selects
 
 
-def _run_in_view(run_one: AnyFunction, chain: Chain, whole: Any, *rest: Any) -> Any:
+def _run_in_view(chain: Chain, run: AnyFunction, whole: Any, *rest: Any) -> Any:
     *others, starts = rest
     part = chain.get(whole, starts)
-    result = run_one(part, *others)
-    fits = result.shape == part.shape and result.dtype == part.dtype
-    return chain.put(whole, result, starts) if fits else None
+    made = run(part, *others)
+    plan, result, *_ = made if isinstance(made, tuple) else (None, made)
+    if result.shape != part.shape or result.dtype != part.dtype:
+        return None
+    new = chain.put(whole, result, starts)
+    if plan is None:
+        return new
+    is_read = 0 in plan.sources or plan.extras is not None
+    return new, part if is_read else None, made
 
 
 def _cast(tangents: Sequence[Any], arrays: Sequence[Any], present: Mask) -> list[Any]:

@@ -19,6 +19,7 @@ from .device import is_abstract
 
 Space: Any = jax.memory.Space  # jax.memory is no module
 _HOST_KINDS = ("pinned_host", "unpinned_host")
+_SINGLE = SingleDeviceSharding, type(None)
 _get_sharding = attrgetter("sharding")
 
 
@@ -93,6 +94,14 @@ def have_no_layout(arrays: Sequence[Any]) -> bool:
     if any(issubclass(kind, Tracer) for kind in set(map(type, arrays))):
         return False
     return set(map(type, map(_get_sharding, arrays))) <= {SingleDeviceSharding}
+
+
+def are_single(*arrays: Any) -> bool:
+    """Whether the same holds for few arrays, some of which may be numpy's."""
+    for array in arrays:
+        if isinstance(array, Tracer) or getattr(array, "sharding", None).__class__ not in _SINGLE:
+            return False
+    return True
 
 
 def replicate_on_mesh(sharding: Sharding) -> Sharding | None:

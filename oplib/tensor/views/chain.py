@@ -29,6 +29,7 @@ from .reshape import Reshape
 
 Combine = Callable[[Starts, Starts], Starts] | None
 _MOST_PARTS = 16
+_MOST_FORMS = 64  # those of gradients of written views have names of ever new formulas
 
 
 class Chain:
@@ -297,6 +298,8 @@ class Chain:
         """
         forms = self._forms.get(name)
         if forms is None:
+            if len(self._forms) == _MOST_FORMS:
+                self._forms.clear()
             forms = self._forms[name] = Forms(partial(function, self), len(arrays))
         return forms.run(starts, *arrays)
 
@@ -317,9 +320,8 @@ class Forms:
 
         def run(*arguments: Any) -> Any:
             result = function(*arguments)
-            for array in result if isinstance(result, tuple) else (result,):
-                if array is not None:  # the gradient of something that needs none
-                    require_memory("view", array.shape, array.dtype, in_jit=True)
+            for array in jax.tree.leaves(result):
+                require_memory("view", array.shape, array.dtype, in_jit=True)
             return result
 
         self.by_operand: AnyFunction = jax.jit(run, inline=True)
