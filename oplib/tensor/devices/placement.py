@@ -16,6 +16,7 @@ from jax.core import Tracer
 from jax.sharding import Sharding
 
 from .device import Device, find_default_device, is_abstract, jax_config
+from .layout import is_explicit, replicate_on_mesh
 
 Placement: TypeAlias = Any  # a jax.Device, a Sharding, or None: JAX does not publish the type of its devices
 
@@ -80,9 +81,14 @@ def find_other_placement(array: Any) -> Placement:
 
 
 def find_other_device(array: Any) -> Placement:
-    """Returns what :func:`find_other_placement` does, for a value of any shape: None for several devices."""
+    """Returns what :func:`find_other_placement` does, for a value of any shape.
+
+    None for several devices, unless types carry the sharding: then each device of the mesh has all items.
+    """
     placement = find_other_placement(array)
-    return None if placement is None or len(placement.device_set) > 1 else placement
+    if placement is None or len(placement.device_set) == 1:
+        return placement
+    return replicate_on_mesh(placement) if is_explicit(placement) else None
 
 
 @lru_cache(maxsize=256)

@@ -384,6 +384,20 @@ def test_a_registered_op_is_differentiated_by_its_own_rules() -> None:
 
 
 @pytest.mark.devices(2)
+@pytest.mark.parametrize("options", [{}, {"vectorize": True}, {"create_graph": True}], ids=str)
+@pytest.mark.parametrize("axis", ["a", None])
+def test_a_tensor_on_an_explicit_mesh_needs_no_context_of_the_mesh(axis: Any, options: Any) -> None:
+    mesh = jax.make_mesh((jax.device_count(),), ("a",), axis_types=(jax.sharding.AxisType.Explicit,))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(axis))
+    array = np.arange(1.0, 1.0 + 2 * jax.device_count(), dtype=np.float32)
+    x = oplib.tensor(jax.device_put(array, sharding))
+    rows = jacobian(lambda x: x * x + oplib.flip(x, (0,)).detach(), x, **options).detach().numpy()
+    np.testing.assert_array_equal(rows, np.diag(2 * array))
+    if "create_graph" not in options:
+        second = hessian(lambda x: (x**3).sum(), x, **options).numpy()
+        np.testing.assert_allclose(second, np.diag(6 * array), rtol=1e-6)
+
+
 @pytest.mark.parametrize("vectorize", [False, True])
 def test_results_lie_on_the_device_of_the_input(vectorize: bool) -> None:
     device = jax.devices()[1]
