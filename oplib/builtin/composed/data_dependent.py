@@ -158,17 +158,22 @@ def _read_counts(repeats: Any) -> np.ndarray[Any, Any]:
     return counts
 
 
-def check_unselected(values: Any, axis: int) -> None:
-    """Raises for slices without items, as torch does, because they cannot be distinguished.
+def find_selected(values: Any, dim: int) -> int:
+    """Returns the axis of slices. Slices without items cannot be distinguished, so torch refuses them too.
 
     Raises:
+        DimensionError: the dim does not exist.
         ArgumentError: a dim other than the selected one has no items.
     """
+    if not values.ndim:
+        raise DimensionError(f"dimension specified as {dim} but tensor has no dimensions", "Leave it out.")
+    axis = find_dim(values.ndim, dim)
     if 0 in values.shape[:axis] + values.shape[axis + 1 :]:
         raise ArgumentError(
             "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied",
             "Choose the dim of size 0.",
         )
+    return axis
 
 
 def unique(
@@ -201,11 +206,10 @@ def unique(
         (tensor([1, 3]), tensor([1, 2]))
     """
     values = read_values("unique", input)
-    if dim is not None:
-        check_unselected(values, find_dim(values.ndim, dim))
+    axis = None if dim is None else find_selected(values, dim)
     # Without counts numpy hashes integers, which takes twenty times as long as sorting or more.
     found, *further, counts = np.unique(
-        values, return_inverse=return_inverse, return_counts=True, axis=dim, equal_nan=False
+        values, return_inverse=return_inverse, return_counts=True, axis=axis, equal_nan=False
     )
     inverse = further[0].reshape(values.shape if dim is None else -1) if return_inverse else None
     return pack_unique(input, found, inverse, counts if return_counts else None)

@@ -10,6 +10,7 @@ from oplib.builtin.rows.composed import Composed
 from oplib.builtin.rows.row import Function
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError
+from oplib.tensor import empty
 
 # Views ------------------------------------------------------------------------------------------------------
 
@@ -175,7 +176,7 @@ def block_diag(*tensors: Any) -> Any:
     """Returns a matrix with given matrices along its diagonal, and 0 elsewhere.
 
     Args:
-        *tensors: matrices, vectors (as rows) and scalars.
+        *tensors: matrices, vectors (as rows) and scalars; of none the result is ``[1, 0]``.
 
     Returns:
         A matrix of the dtype that they promote to.
@@ -190,7 +191,7 @@ def block_diag(*tensors: Any) -> Any:
         >>> oplib.block_diag(oplib.tensor([[1, 2]]), oplib.tensor(3)).tolist()
         [[1, 2, 0], [0, 0, 3]]
     """
-    return ops.block_diag(list(tensors))
+    return ops.block_diag(list(tensors or (empty(1, 0),)))
 
 
 def cartesian_prod(*tensors: Any) -> Any:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.rows.row import Function
 from oplib.builtin.single_ops import ops
@@ -19,7 +18,7 @@ from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.dtypes.rules import INTEGRAL
 from oplib.tensor.factories.from_data import tensor
 
-from .data_dependent import check_unselected, pack_unique
+from .data_dependent import find_selected, pack_unique
 
 # Covariances ------------------------------------------------------------------------------------------------
 
@@ -88,10 +87,7 @@ def unique_consecutive(
         (tensor([3, 1, 3]), tensor([2, 1, 1]))
     """
     values = read_values("unique_consecutive", input)
-    axis = 0 if dim is None else find_dim(values.ndim, dim)
-    if dim is not None:
-        check_unselected(values, axis)
-    rows = np.atleast_1d(values.reshape(-1) if dim is None else values)
+    axis, rows = (0, values.reshape(-1)) if dim is None else (find_selected(values, dim), values)
     moved = np.moveaxis(rows, axis, 0)
     is_first = np.ones(moved.shape[0], bool)
     is_first[1:] = (moved[1:] != moved[:-1]).any(tuple(range(1, moved.ndim)))

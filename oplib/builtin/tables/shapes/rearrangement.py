@@ -10,6 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
+from oplib.builtin.kernels.cpu_forms import compute_on_cpu
 from oplib.builtin.kernels.dims import find_dim, find_dims
 from oplib.builtin.kernels.promotion import convert_number, strong
 from oplib.builtin.rows.row import NetworkRow, Row
@@ -249,6 +250,20 @@ def _place_blocks(tensors: Sequence[Any]) -> Any:
     blocks = [jnp.atleast_2d(tensor) for tensor in tensors]
     if any(block.ndim > 2 for block in blocks):
         raise ArgumentError("input tensors must have 2 or fewer dimensions", "Give matrices.")
+    return compute_on_cpu(_pad_blocks, by=_write_blocks)(*blocks)
+
+
+def _pad_blocks(*blocks: Any) -> Any:
+    """Joins padded blocks; the gradient of a block is a slice."""
+    width, column, rows = sum(block.shape[1] for block in blocks), 0, []
+    for block in blocks:
+        end = column + block.shape[1]
+        rows.append(lax.pad(block, jnp.zeros((), block.dtype), ((0, 0, 0), (column, width - end, 0))))
+        column = end
+    return lax.concatenate(rows, 0)
+
+
+def _write_blocks(*blocks: Any) -> Any:
     sizes = zip(*[block.shape for block in blocks], strict=True)
     matrix, row, column = jnp.zeros(tuple(map(sum, sizes)), blocks[0].dtype), 0, 0
     for block in blocks:
