@@ -26,7 +26,7 @@ _MANY = 1024
 """Of so many items on a CPU one is searched bit by bit; fewer are sorted."""
 
 
-def _make_keys(array: Any) -> Any:
+def make_keys(array: Any) -> Any:
     """Returns integers in the order of the items: zeros of both signs are equal, and nan is the largest.
 
     XLA sorts them on CPUs in a fifth of the time of floats.
@@ -48,15 +48,24 @@ def sort_indices(array: Any, axis: int, *, descending: bool, packs: bool) -> Any
     XLA sorts single integers on CPUs in a fifth of the time of pairs: there a key and its index are packed.
     """
     indices = lax.broadcasted_iota(default_int_dtype(), array.shape, axis)
-    key = _make_keys(lax.stop_gradient(array))
+    key = make_keys(lax.stop_gradient(array))
     key = ~key if descending else key
-    if not packs or np.iinfo(key.dtype).max >= 1 << 31:
-        return lax.sort((key, indices), dimension=axis, num_keys=1, is_stable=True)[1]
+    if packs and fits_pair(key.dtype):
+        return run_packed(partial(lax.sort, dimension=axis, is_stable=True), key, indices)
+    return lax.sort((key, indices), dimension=axis, num_keys=1, is_stable=True)[1]
+
+
+def fits_pair(dtype: Any) -> bool:
+    """Whether a key and its index fit into 64 bits."""
+    return np.iinfo(dtype).max < 1 << 31
+
+
+def run_packed(function: Any, key: Any, indices: Any) -> Any:
+    """Returns the indices after a function of integers, each of which is a key, and then its index."""
     with jax.enable_x64(True):
         wide, place = (lax.convert_element_type(part, dtypes.int64) for part in (key, indices))
-        pair = wide * (1 << 32) + place
-        ordered = lax.sort(pair, dimension=axis, is_stable=True)
-        return lax.convert_element_type(ordered & ((1 << 32) - 1), indices.dtype)
+        pairs = function(wide * (1 << 32) + place)
+        return lax.convert_element_type(pairs & ((1 << 32) - 1), indices.dtype)
 
 
 def _sort(
@@ -101,7 +110,7 @@ def _make_top_keys(array: Any, *, largest: bool) -> Any:
     Floats of 32 bits if they hold the items: XLA sorts all others on CPUs.
     """
     if is_integral(array.dtype):
-        keys = _make_keys(array) if largest else ~_make_keys(array)
+        keys = make_keys(array) if largest else ~make_keys(array)
         return lax.convert_element_type(keys, dtypes.float32) if keys.dtype.itemsize < 4 else keys
     wide = array if array.dtype.itemsize > 4 else lax.convert_element_type(array, dtypes.float32)
     nan = np.copysign(wide.dtype.type(np.nan), 1 if largest else -1)  # XLA orders them by their sign
@@ -130,7 +139,7 @@ def find_ranked(array: Any, axis: int, rank: Any, *, bisects: bool) -> Any:
     """
     count, dtype = array.shape[axis], default_int_dtype()
     ranks = jnp.broadcast_to(rank, (*array.shape[:axis], 1, *array.shape[axis + 1 :]))
-    keys = _make_keys(lax.stop_gradient(array))
+    keys = make_keys(lax.stop_gradient(array))
     limits = np.iinfo(keys.dtype)
     is_many = isinstance(array.size, int) and array.size >= _MANY  # an exported program takes any size
     if not (bisects and is_many) or limits.max > np.iinfo(np.int32).max:

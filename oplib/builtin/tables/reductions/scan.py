@@ -16,6 +16,8 @@ from oplib.builtin.rows.row import SELECTED, Row
 from oplib.library import Derivative
 from oplib.tensor import default_int_dtype
 
+from .order import fits_pair, make_keys, run_packed
+
 _LONG = 64
 """So many items are scanned with four branches at each place."""
 
@@ -94,8 +96,18 @@ def _add_exponentials(left: Any, right: Any) -> Any:
     return largest, sum_x * lax.exp(x - base) + sum_y * lax.exp(y - base)
 
 
-def _running(choose: Any, own: Any) -> Any:
-    """Makes the kernel of a cumulative extremum: of equal items the last one counts, and nan is kept."""
+def _running(choose: Any, own: Any, *, packs: bool = False) -> Any:
+    """Makes the kernel of a cumulative extremum: of equal items the last one counts, and nan is kept.
+
+    It scans items, then positions of the best; on CPUs keys with their positions, in half of the time.
+    """
+
+    def find(items: Any, indices: Any, axis: int) -> Any:
+        key = make_keys(items if choose is lax.max else ~items if is_integral(items.dtype) else -items)
+        if packs and fits_pair(key.dtype):
+            return run_packed(lambda pairs: _scan(lax.max, lax.cummax, pairs, axis), key, indices)
+        is_best = (items == _scan(choose, own, items, axis)) | (items != items)
+        return _scan(lax.max, lax.cummax, jnp.where(is_best, indices, 0), axis)
 
     def kernel(self: Any, dim: int) -> tuple[Any, Any]:
         axis = find_dim(self.ndim, dim)
@@ -104,9 +116,7 @@ def _running(choose: Any, own: Any) -> Any:
         indices = lax.broadcasted_iota(default_int_dtype(), self.shape, axis)
         if not self.size:
             return self, indices
-        items = lax.stop_gradient(self)
-        is_best = (items == _scan(choose, own, items, axis)) | (items != items)
-        picked = _scan(lax.max, lax.cummax, jnp.where(is_best, indices, 0), axis)
+        picked = find(lax.stop_gradient(self), indices, axis)
         return jnp.take_along_axis(self, picked, axis, mode="promise_in_bounds"), picked
 
     return kernel
@@ -142,12 +152,14 @@ ROWS = (
         "cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)",
         _running(lax.max, lax.cummax),
         "cumulative maximum along a dim, and its indices",
+        kernels=(("cpu", _running(lax.max, lax.cummax, packs=True)),),
         **_CHOSEN,
     ),
     Row(
         "cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)",
         _running(lax.min, lax.cummin),
         "cumulative minimum along a dim, and its indices",
+        kernels=(("cpu", _running(lax.min, lax.cummin, packs=True)),),
         **_CHOSEN,
     ),
 )
