@@ -15,6 +15,7 @@ from jax.core import Tracer
 
 from oplib.builtin.kernels.dims import name_indices
 from oplib.builtin.kernels.interpolation import check_counts
+from oplib.builtin.kernels.promotion import find_largest, find_smallest
 from oplib.builtin.rows.choice import Check
 from oplib.builtin.tables.matrices.ldl import find_broken
 from oplib.builtin.tables.matrices.triangles import find_zero
@@ -243,7 +244,9 @@ def _check_degree(x: Any, n: Any) -> None:  # noqa: ARG001  as the op is called
 @jax.jit
 def _find_extremes(*arrays: Any) -> Any:
     """Returns the lowest and highest item of each array, one row per array; nan if it contains nan."""
-    return jnp.stack([jnp.stack([jnp.min(array), jnp.max(array)]).astype(jnp.float32) for array in arrays])
+    return jnp.stack(
+        [jnp.stack([find_smallest(array), find_largest(array)]).astype(jnp.float32) for array in arrays]
+    )
 
 
 def _check_shares(result: Any, input: Any, target: Any, *_: Any, **__: Any) -> Any:

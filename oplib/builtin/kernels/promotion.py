@@ -213,6 +213,30 @@ def sum_items(array: Any, axes: Sequence[int] | None = None, *, keepdims: bool =
     return in_single(lambda wide: jnp.sum(wide, axis=axes, keepdims=keepdims, dtype=wide.dtype))(array)
 
 
+def _choose_item(reduce: Function, array: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """Returns the extremum that a reduction finds, and nan if there is one.
+
+    XLA's own reduction of 4,096 items or more passes over nan on CPUs; a sum of squares does not.
+    """
+    best = reduce(array, axis=axis, keepdims=keepdims)
+    if is_integral(array.dtype):
+        return best
+    squares = jnp.square(lax.stop_gradient(array))
+    is_nan = jnp.isnan(jnp.sum(squares, axis=axis, keepdims=keepdims))
+    return jnp.where(is_nan, strong(jnp.nan, best), best)
+
+
+find_largest, find_smallest = partial(_choose_item, jnp.max), partial(_choose_item, jnp.min)
+
+
+def _choose_of_two(is_better: Function, x: Any, y: Any) -> Any:
+    """Returns the better of two items, or nan: XLA's own choice within a sum passes over nan on CPUs."""
+    return jnp.where(is_better(x, y) | (x != x), x, y)
+
+
+choose_larger, choose_smaller = partial(_choose_of_two, lax.ge), partial(_choose_of_two, lax.le)
+
+
 def get_items(get: Function, array: Any, *indices: Any) -> Any:
     """Returns selected items of an array; in half precision the gradients of one item are added in single.
 

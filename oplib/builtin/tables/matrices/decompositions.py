@@ -11,7 +11,13 @@ from jax import lax
 
 from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.kernels.dtype_classes import classify
-from oplib.builtin.kernels.promotion import broadcast_batches, check_dtypes, in_single
+from oplib.builtin.kernels.promotion import (
+    broadcast_batches,
+    check_dtypes,
+    find_largest,
+    find_smallest,
+    in_single,
+)
 from oplib.builtin.rows.row import DecompositionRow, LinalgRow, Row
 from oplib.builtin.tables.reductions.moments import compute_norm
 from oplib.errors import ArgumentError, DimensionError
@@ -333,13 +339,13 @@ def _norm_of_matrix(matrix: Any, order: float | str) -> Any:
         if order == "nuc" or not values.shape[-1]:
             return _sum_or_refuse(values, order)
         # Equal values share the gradient, as of a maximum.
-        return jnp.max(values, -1) if order == 2 else jnp.min(values, -1)
+        return find_largest(values, -1) if order == 2 else find_smallest(values, -1)
     if order in (1, -1, math.inf, -math.inf):
         axis = last[0] if abs(order) == 1 else last[1]
         sums = compute_norm(matrix, 1, (axis,), keepdim=False)
         if not sums.shape[-1]:
             return _sum_or_refuse(sums, order)
-        return jnp.max(sums, -1) if order > 0 else jnp.min(sums, -1)
+        return find_largest(sums, -1) if order > 0 else find_smallest(sums, -1)
     raise ArgumentError(
         "this order is not supported", "Choose one of 'fro', 'nuc', inf, -inf, 1, -1, 2 and -2."
     )

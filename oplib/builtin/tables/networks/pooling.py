@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from oplib.builtin.kernels.interpolation import find_ranges, interpolate
-from oplib.builtin.kernels.promotion import get_items, in_single, is_integral, strong
+from oplib.builtin.kernels.promotion import find_largest, get_items, in_single, is_integral, strong
 from oplib.builtin.kernels.windows import Windows, check_input_rank, check_numbers, repeat_for_axes
 from oplib.builtin.rows.row import NetworkRow, Row
 from oplib.builtin.tables.reductions.sums_and_extrema import find_extremum
@@ -89,7 +89,7 @@ def _number_items(sizes: Sequence[int]) -> Any:
 def _take_first(items: Any, indices: Any, axis: int) -> tuple[Any, Any]:
     """Returns the largest items along an axis and their positions; the first of equal ones."""
     is_there = indices >= 0  # padding is as small as the least item
-    best = lax.expand_dims(find_extremum(jnp.max, items, axis, jnp.int32, is_there), (axis,))
+    best = lax.expand_dims(find_extremum(find_largest, items, axis, jnp.int32, is_there), (axis,))
     first, where = (
         jnp.take_along_axis(array, best, axis, mode="promise_in_bounds") for array in (items, indices)
     )
@@ -187,7 +187,7 @@ def _find_even(array: Any, numbers: Any, counts: Sequence[int]) -> Any:
     shape = [part for size, count in pairs for part in (count, size // count)]
     items, where = array.reshape(*array.shape[:lead], *shape), numbers.reshape(shape)
     for axis in range(lead + 1, items.ndim, 2):
-        best = jnp.max(items, axis, keepdims=True)
+        best = find_largest(items, axis, keepdims=True)
         is_best = (items == best) | jnp.isnan(items)
         items, where = best, jnp.min(jnp.where(is_best, where, numbers.size), axis, keepdims=True)
     return where.reshape(*array.shape[:lead], *counts)

@@ -12,6 +12,8 @@ from jax import lax
 
 from oplib.builtin.kernels.promotion import (
     broadcast,
+    choose_larger,
+    choose_smaller,
     compute_dtype,
     elementwise,
     is_integral,
@@ -55,14 +57,14 @@ _INSIDE = "the gradient at a bound is that of the inside"
 BOUNDS = (
     ItemRow(
         "maximum(Tensor self, Tensor other) -> Tensor",
-        elementwise(lax.max),
+        elementwise(choose_larger),
         "larger of two items; equal items share the gradient",
         derivative=LARGER,
         dtypes="bihf",
     ),
     ItemRow(
         "minimum(Tensor self, Tensor other) -> Tensor",
-        elementwise(lax.min),
+        elementwise(choose_smaller),
         "smaller of two items; equal items share the gradient",
         derivative=SMALLER,
         dtypes="bihf",
@@ -120,14 +122,11 @@ def _div_rounded(self: Any, other: Any, *, rounding_mode: str) -> Any:
     return lax.stop_gradient(elementwise(_ROUNDINGS[rounding_mode])(self, other))
 
 
-_remainder = jax.custom_jvp(jnp.remainder)
-
-
-@_remainder.defjvp
-def _differentiate_remainder(primals: Any, tangents: Any) -> tuple[Any, Any]:
+def _make_remainder(find: Any, find_quotient: Any) -> Any:
     """Differentiates by the quotient that the remainder leaves: 4 of 0.5 and 0.1, though 5 is nearer."""
-    (x, y), (of_x, of_y) = primals, tangents
-    return _remainder(x, y), of_x - jnp.floor_divide(x, y) * of_y
+    of_floats = jax.custom_jvp(find)
+    of_floats.defjvp(lambda at, of: (of_floats(*at), of[0] - find_quotient(*at) * of[1]))
+    return elementwise(lambda x, y: (find if is_integral(x.dtype) else of_floats)(x, y))
 
 
 _ROUNDED = "self / other, rounded down ('floor') or towards 0 ('trunc')"
@@ -154,15 +153,16 @@ DIVISIONS = (
     ),
     *make_pairs(
         "remainder",
-        elementwise(lambda x, y: (jnp.remainder if is_integral(x.dtype) else _remainder)(x, y)),
+        _make_remainder(jnp.remainder, jnp.floor_divide),
         "remainder of self / other, with the sign of other",
         derivative=SELECTED,
         dtypes="ihf",
     ),
     *make_pairs(
         "fmod",
-        elementwise(lax.rem),
+        _make_remainder(lax.rem, lambda x, y: jnp.round((x - lax.rem(x, y)) / y)),
         "remainder of self / other, with the sign of self",
+        derivative=SELECTED,
         dtypes="ihf",
     ),
 )

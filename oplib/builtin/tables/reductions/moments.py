@@ -13,7 +13,7 @@ from jax import lax
 
 from oplib.builtin.kernels.cpu_forms import compute_on_cpu
 from oplib.builtin.kernels.dims import find_dim, find_dims
-from oplib.builtin.kernels.promotion import in_single, is_integral, meet, strong
+from oplib.builtin.kernels.promotion import find_largest, find_smallest, in_single, is_integral, meet, strong
 from oplib.builtin.rows.row import Row
 from oplib.builtin.tables.pointwise.arithmetic_operators import find_size
 from oplib.errors import ArgumentError
@@ -132,7 +132,7 @@ def _add_powers(array: Any, order: float, axes: Sequence[int], keepdim: bool) ->
     if order == 1 or not array.size:
         return add(sizes)
     if math.isinf(order):
-        return (jnp.max if order > 0 else jnp.min)(sizes, axis=tuple(axes), keepdims=keepdim)
+        return (find_largest if order > 0 else find_smallest)(sizes, axis=tuple(axes), keepdims=keepdim)
     return add(take_power(sizes, order))
 
 
@@ -169,7 +169,7 @@ def multiply_distances(x: Any, y: Any) -> Any:
     products = jnp.matmul(x, y.mT, precision="highest")
     own, others = (jnp.sum(rows * rows, -1, keepdims=True) for rows in (x, y))
     squares = own + others.mT - 2 * products
-    return _sqrt(jnp.maximum(squares, 0))
+    return _sqrt(jnp.where(squares < 0, 0, squares))
 
 
 def take_power(x: Any, exponent: float) -> Any:

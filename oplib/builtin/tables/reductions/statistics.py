@@ -9,7 +9,14 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import in_single, is_integral, strong, to_floating
+from oplib.builtin.kernels.promotion import (
+    find_largest,
+    find_smallest,
+    in_single,
+    is_integral,
+    strong,
+    to_floating,
+)
 from oplib.builtin.rows.row import Row, constant
 from oplib.errors import ArgumentError
 from oplib.library import Derivative
@@ -79,8 +86,8 @@ def _histc(self: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
 
     def compute(x: Any) -> Any:
         is_given = min != max
-        low = strong(min, x) if is_given or min else jnp.min(x)
-        high = strong(max, x) if is_given or max else jnp.max(x)
+        low = strong(min, x) if is_given or min else find_smallest(x)
+        high = strong(max, x) if is_given or max else find_largest(x)
         is_point = low == high
         low, high = (jnp.where(is_point, end + step, end) for end, step in ((low, -1), (high, 1)))
         bin_number = jnp.floor((x - low) * bins / (high - low))
@@ -100,7 +107,7 @@ def _find_range(self: Any, bins: int, range: Sequence[float] | None) -> tuple[An
     if range is not None:
         low, high = (strong(end, self) for end in range)
     elif self.size:
-        low, high = jnp.min(self), jnp.max(self)
+        low, high = find_smallest(self), find_largest(self)
     else:
         low, high = strong(0, self), strong(1, self)
     is_point = low == high
