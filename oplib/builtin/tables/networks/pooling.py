@@ -180,17 +180,19 @@ def _adaptive_max_pool(rank: int, input: Any, output_size: Sequence[int]) -> tup
 def _find_even(array: Any, numbers: Any, counts: Sequence[int]) -> Any:
     """Returns the first position of the largest item of each range, for ranges of one size.
 
-    It reduces one axis at a time: XLA reduces several in a scalar loop on CPUs, five times as slow.
+    It reduces one axis at a time: XLA reduces several in a scalar loop on CPUs, five times as slow. Positions
+    of nan are negative, so that the first of them wins, also where the maximum of XLA passes over nan.
     """
     lead = array.ndim - len(counts)
     pairs = zip(numbers.shape, counts, strict=True)
     shape = [part for size, count in pairs for part in (count, size // count)]
     items, where = array.reshape(*array.shape[:lead], *shape), numbers.reshape(shape)
+    where = jnp.where(jnp.isnan(items), where - numbers.size, where)
     for axis in range(lead + 1, items.ndim, 2):
-        best = find_largest(items, axis, keepdims=True)
-        is_best = (items == best) | jnp.isnan(items)
+        best = jnp.max(items, axis, keepdims=True)
+        is_best = (items == best) | (where < 0)
         items, where = best, jnp.min(jnp.where(is_best, where, numbers.size), axis, keepdims=True)
-    return where.reshape(*array.shape[:lead], *counts)
+    return (where % numbers.size).reshape(*array.shape[:lead], *counts)
 
 
 def _gather_ranges(array: Any, counts: Sequence[int]) -> Any:

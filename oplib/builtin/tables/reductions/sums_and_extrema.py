@@ -115,11 +115,8 @@ def _share_exponentials(ctx: Any, g: Any) -> Any:
     x, y = ctx.saved_tensors
     axes = find_dims(x, ctx.dims)
     y, g = (array if ctx.keepdim else lax.expand_dims(array, axes) for array in (y, g))
-
-    def share(x: Any, y: Any, g: Any) -> Any:
-        return g * jnp.conj(lax.exp(x - jnp.where(y == -jnp.inf, 0, y)))
-
-    return in_single(share)(x, y, g), None, None
+    share = in_single(lambda x, y, g: g * jnp.conj(lax.exp(x - jnp.where(y == -jnp.inf, 0, y))))
+    return share(x, y, g), None, None
 
 
 SUMS = (
@@ -233,11 +230,11 @@ def find_extremum(reduce: Any, array: Any, axis: int, dtype: Any, is_there: Any 
     length = array.shape[axis]
     count = _count_blocks(length) if is_there is True and find_explicit_mesh([array]) is None else 1
     if count > 1:
-        shape = (*array.shape[:axis], count, length // count, *array.shape[axis + 1 :])
-        blocks = lax.reshape(array, shape)
-        first = find_extremum(reduce, reduce(blocks, axis=axis + 1), axis, dtype)
+        size = length // count
+        blocks = array.reshape(*array.shape[:axis], count, size, *array.shape[axis + 1 :])
+        first = find_extremum(reduce, reduce(blocks, axis + 1), axis, dtype)
         items = take_at(blocks, lax.expand_dims(first, (axis,)), axis)
-        return first * (length // count) + find_extremum(reduce, lax.squeeze(items, (axis,)), axis, dtype)
+        return first * size + find_extremum(reduce, lax.squeeze(items, (axis,)), axis, dtype)
     is_it = array == reduce(array, axis=axis, keepdims=True)
     is_it = is_it if is_integral(array.dtype) else is_it | jnp.isnan(array)
     return find_first_position(is_it & is_there, axis, dtype)

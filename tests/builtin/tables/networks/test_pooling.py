@@ -77,3 +77,23 @@ def test_the_derivative_of_max_pool_is_linear_in_the_gradient() -> None:
     assert second.tolist() == [[[2.0, 4.0], [6.0, 8.0]]]
     mapped = oplib.vmap(lambda one: oplib.nn.functional.max_pool2d(one, 2))(oplib.stack([x, -x]))
     assert mapped[1].tolist() == (-x[:, ::2, ::2]).tolist()
+
+
+@pytest.mark.parametrize("size", [4, (2, 3), 1, 5])
+def test_adaptive_pools_of_many_items_take_the_first_nan_of_a_window(size: Any) -> None:
+    items = np.random.default_rng(0).integers(-3, 3, (2, 8, 16, 24)).astype(np.float32)
+    items.flat[::101] = np.nan
+    values, indices = oplib.nn.functional.adaptive_max_pool2d(oplib.tensor(items), size, return_indices=True)
+    rows, columns = (size, size) if isinstance(size, int) else size
+    numbers = np.arange(16 * 24).reshape(16, 24)
+    for row in range(rows):
+        for column in range(columns):
+            place = (
+                slice(row * 16 // rows, -(-(row + 1) * 16 // rows)),
+                slice(column * 24 // columns, -(-(column + 1) * 24 // columns)),
+            )
+            window = items[(..., *place)].reshape(2, 8, -1)
+            first = np.where(np.isnan(window), np.inf, window).argmax(-1)
+            np.testing.assert_array_equal(indices.numpy()[:, :, row, column], numbers[place].ravel()[first])
+            found = np.take_along_axis(window, first[..., None], -1)[..., 0]
+            np.testing.assert_array_equal(values.numpy()[:, :, row, column], found)
