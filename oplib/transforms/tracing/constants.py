@@ -17,7 +17,6 @@ import sys
 import types
 from collections import deque
 from collections.abc import Iterable
-from functools import partial
 from typing import Any
 
 from oplib.autograd.recording.view import has_lost_history
@@ -39,9 +38,9 @@ from .paths import (
     CODE_OF_CLASS,
     GETTERS,
     KEYS,
-    REFERENCES,
     RULE,
     SCALARS,
+    STEPS,
     CapturedPath,
     Walk,
     is_of_others,
@@ -53,7 +52,7 @@ _DYNAMIC = frozenset({
     "vars",
 })  # fmt: skip
 _OF_OBJECTS_MADE = frozenset({"__init__", "__new__", "__post_init__", "__del__", "__repr__", "__str__"})
-_UNNAMED = (list, tuple, types.MethodType, partial, *REFERENCES)
+_UNNAMED = (list, tuple, types.CellType, *[classes for classes, _ in STEPS])
 _BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)
 _LEADING = ("__dict__", "__wrapped__", "_opoverload", "_overloads")
 _CALLING = FOREIGN - {"abc", "builtins", "collections", "types", "typing"}
@@ -77,7 +76,7 @@ _PROBES_OF_KEYS = _ITERATION | _CAUGHT | {
     "get", "len", "pop", "setdefault", "KeyError", "LookupError", "a in b", "a == b", "a[b]", "__contains__",
     "__iter__", "__len__",
 }  # fmt: skip
-_PROBES_OF_OBJECTS = _MADE_BY_KEYS | {
+PROBES_OF_OBJECTS = _MADE_BY_KEYS | {
     "a in b", "a is b", "a == b", "a[b]", "add", "contains", "count", "dict", "discard", "eq", "frozenset",
     "get", "getitem", "index", "is_", "is_not", "isdisjoint", "issubset", "issuperset", "ne", "pop", "remove",
     "set", "setdefault", "__contains__", "__eq__", "__getitem__",
@@ -110,11 +109,7 @@ class NamesOfCode:
 
     Attributes:
         known: names of attributes and globals, and the strings and integers, which may be keys.
-        probes_keys: whether the code may ask which keys a dictionary has, or how many, or computes a key.
-        probes_attributes: whether it may ask which attributes an object has.
-        probes_globals: whether it may ask which globals there are.
-        probes_objects: whether it may ask whether two places hold one object.
-        probes_identity: whether it may compute with the identity of an object.
+        is_dynamic: whether the code may compute the name of an attribute.
     """
 
     def __init__(self, walk: Walk) -> None:
@@ -125,7 +120,7 @@ class NamesOfCode:
         waiting: dict[int, list[CapturedPath]] = {}
         count = -1
         while count != (count := len(self.known) + len(reached)):
-            self._probe()
+            self.is_dynamic = self.has(_DYNAMIC)
             for path in reached:
                 ways = waiting.get(id(path), walk.children[id(path.value)])
                 reads_all = bool(ways) and self.reads_all(path.value, is_on_the_way=False)
@@ -137,7 +132,7 @@ class NamesOfCode:
                     elif (first := walk.find(way.value)) is not None and not first.is_reachable:
                         self._reach(first)
                         reached.append(first)
-        if self.probes_attributes:
+        if self.has(_PROBES_OF_ATTRIBUTES):
             self.known.update(("__getattr__", "__getattribute__"))
 
     def _reach(self, path: CapturedPath) -> None:
@@ -152,19 +147,15 @@ class NamesOfCode:
         elif isinstance(value, _BOUND):
             self.known.add(value.__name__)
 
-    def _probe(self) -> None:
-        self.probes_keys = not _PROBES_OF_KEYS.isdisjoint(self.known)
-        self.probes_attributes = not _PROBES_OF_ATTRIBUTES.isdisjoint(self.known)
-        self.probes_globals = not _PROBES_OF_GLOBALS.isdisjoint(self.known)
-        self.probes_objects = not _PROBES_OF_OBJECTS.isdisjoint(self.known)
-        self.probes_identity = not _PROBES_OF_IDENTITY.isdisjoint(self.known)
-        self.is_dynamic = not _DYNAMIC.isdisjoint(self.known)
+    def has(self, names: Iterable[Any]) -> bool:
+        """Whether one of these is in the code."""
+        return not self.known.isdisjoint(names)
 
     def may_step(self, way: CapturedPath, holder: CapturedPath, *, reads_all: bool) -> bool:
         """Whether the code may take a step from an object, of which it may read all if ``reads_all``."""
         held: Any = holder.value
         name: Any = way.key if way.is_constant and way.key is not None else way.name_in_code
-        if isinstance(held, Generator) or (way.via == KEYS and not self.probes_objects):
+        if isinstance(held, Generator) or (way.via == KEYS and not self.has(PROBES_OF_OBJECTS)):
             return False
         if isinstance(held, types.FunctionType):
             return not _is_of_python(held)
@@ -195,14 +186,14 @@ class NamesOfCode:
 
     def asks_keys(self, value: dict[Any, Any]) -> bool:
         """Whether the code may ask which keys a dictionary has, or its class does for a missing one."""
-        return self.probes_keys or hasattr(type(value), "__missing__")
+        return self.has(_PROBES_OF_KEYS) or hasattr(type(value), "__missing__")
 
     def list_absent(self, held: Any, others: Iterable[Any]) -> frozenset[str]:
         """Returns the names in the code that attributes do not have, though other code may give them these.
 
         If the code does not ask which attributes there are, a name counts only if others have it.
         """
-        names = self.known if self.probes_attributes else self.known & set().union(*others)
+        names = self.known if self.has(_PROBES_OF_ATTRIBUTES) else self.known & set().union(*others)
         return frozenset(name for name in names if isinstance(name, str) and name not in held)
 
     def _add(self, code: types.CodeType) -> None:
@@ -254,7 +245,7 @@ def identify_object(path: CapturedPath, names: NamesOfCode) -> dict[str, Any]:
     parent = path.parent
     is_root = parent is None or (parent.parent is None and isinstance(parent.value, (list, tuple)))
     is_made = isinstance(path.value, tuple) or path.via.startswith(_MADE)
-    return {"id({})": id(path.value)} if names.probes_identity and not (is_root or is_made) else {}
+    return {"id({})": id(path.value)} if names.has(_PROBES_OF_IDENTITY) and not (is_root or is_made) else {}
 
 
 def _identify(path: CapturedPath, names: NamesOfCode) -> dict[str, Any]:
@@ -282,7 +273,7 @@ def _identify(path: CapturedPath, names: NamesOfCode) -> dict[str, Any]:
         is_bound = not isinstance(value.__self__, (type, types.ModuleType))
         return {"({}.__name__,)": (value.__name__,)} if is_bound else {"{}": value}
     if isinstance(value, (logging.Logger, logging.LoggerAdapter)):
-        is_asked = not ASKED_LEVELS.isdisjoint(names.known)
+        is_asked = names.has(ASKED_LEVELS)
         return {"(read_level({}),)": (read_level(value),)} if is_asked else {}
     if isinstance(value, OpOverload):  # its kernels and rules may change
         return {"{}.record.version": value.record.version}
@@ -306,10 +297,10 @@ def _identify_function(
     if is_own[code.co_filename]:  # oplib writes it anew, and the globals with it
         return {}
     identity: dict[str, Any] = {"{}.__code__": code}
-    if names.probes_attributes and not is_method:
+    if names.has(_PROBES_OF_ATTRIBUTES) and not is_method:
         identity[f"{ABSENT}{{}}.__dict__"] = names.list_absent(vars(function), ())
     asked = list_global_names(code) - function.__globals__.keys()
-    if not names.probes_globals:
+    if not names.has(_PROBES_OF_GLOBALS):
         asked &= vars(builtins).keys()  # another name is an error, unless somebody asks first
     if asked:
         identity[f"{ABSENT}{{}}.__globals__"] = asked

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from oplib.library.objects.namespace import find_packet, ops
@@ -25,8 +25,8 @@ _ASKED_ENVIRONMENT = frozenset({"environ", "getenv"})
 _ENVIRONMENT = (os.environ, os.getenv)
 
 
-def list_lookups(function: types.FunctionType, names: frozenset[str]) -> Iterator[tuple[Any, str, str]]:
-    """Yields what the code of a function looks up by the names in it, with an expression and a name for it.
+def list_lookups(function: types.FunctionType, names: frozenset[str]) -> dict[str, str]:
+    """Returns what the code of a function looks up by the names in it: expressions, each with a name.
 
     Everything but a module or an op is a tuple, whose items are compared.
     """
@@ -34,24 +34,23 @@ def list_lookups(function: types.FunctionType, names: frozenset[str]) -> Iterato
     strings = {constant for code in codes for constant in code.co_consts if isinstance(constant, str)}
     modules = _list_modules(function, codes, strings if _ASKED_MODULES & names else ())
     absent = sorted(modules - sys.modules.keys())
-    for name in sorted(modules - set(absent)):
-        yield sys.modules[name], f"modules[{name!r}]", name
+    found = {f"modules[{name!r}]": name for name in sorted(modules - set(absent))}
     if absent:  # the function may load them
-        yield read_loaded(absent), f"tuple(read_loaded({absent}))", f"sys.modules of {absent}"
+        found[f"tuple(read_loaded({absent}))"] = f"sys.modules of {absent}"
     words = sorted(filter(str.isidentifier, strings))
     held = list(map(function.__globals__.get, names))
     if words and (
         _ASKED_ENVIRONMENT & names or any(item is other for item in _ENVIRONMENT for other in held)
     ):
-        yield read_environment(words), f"tuple(read_environment({words}))", f"os.environ of {words}"
+        found[f"tuple(read_environment({words}))"] = f"os.environ of {words}"
     is_computed = {"ops", "getattr"} <= names  # any op of the user may be meant
     spaces = [vars(ops)[name] for name in vars(ops).keys() - {"oplib"} if is_computed or name in names]
-    for packet in [getattr(space, op) for space in spaces for op in space if is_computed or op in names]:
-        name = packet._qualified_op_name
-        yield packet, f"find_packet({name!r})", name
+    packets = [getattr(space, op) for space in spaces for op in space if is_computed or op in names]
+    found |= {f"find_packet({packet._qualified_op_name!r})": packet._qualified_op_name for packet in packets}
     if "getLogger" in names and ASKED_LEVELS & names:
         known = sorted({"", function.__module__ or "", *filter(_is_dotted, strings)})
-        yield read_levels(known), f"tuple(read_levels({known}))", f"the levels of loggers {known}"
+        found[f"tuple(read_levels({known}))"] = f"the levels of loggers {known}"
+    return found
 
 
 def read_loaded(names: Iterable[str]) -> tuple[bool, ...]:

@@ -13,6 +13,7 @@ import enum
 import functools
 import logging
 import re
+import sys
 import types
 import weakref
 from collections import defaultdict, deque
@@ -39,7 +40,7 @@ from .entries import (
     read_cell,
     read_stored,
 )
-from .lookups import FOREIGN, INSTALLED, list_lookups
+from .lookups import FOREIGN, INSTALLED, LOOKUPS, list_lookups
 from .unrepeatable import STATEFUL
 
 SCALARS = (bool, int, float, complex, str, bytes, type(None), enum.Enum, np.dtype, np.generic)
@@ -54,6 +55,25 @@ RULE = "{}.record."
 """How the step from an op to a kernel or rule begins, which is code of users."""
 _RULES = ("derivative.backward", "derivative.setup_context", "derivative.forward", "vmap", "fake")
 
+GETTERS = (attrgetter, itemgetter, methodcaller)
+STEPS: tuple[tuple[Any, dict[str, str]], ...] = (
+    (types.MethodType, {"{}.__self__": "self", "{}.__func__": "{0}"}),
+    (
+        functools.partial,
+        {"{}.func": "{0}.func", "{}.args": "{0}.args", "tuple({}.keywords.items())": "{0}.keywords"},
+    ),
+    ((types.BuiltinFunctionType, types.MethodWrapperType), {"{}.__self__": "{0}"}),
+    ((staticmethod, classmethod), {"{}.__func__": "{0}"}),
+    (property, {"{}.fget": "{0}", "{}.fset": "{0}", "{}.fdel": "{0}"}),
+    (weakref.ref, {"{}()": "{0}"}),
+    (types.MappingProxyType, {"dict({})": "{0}"}),
+    ((type({}.keys()), type({}.values()), type({}.items())), {"{}.mapping": "{0}"}),
+    (contextvars.ContextVar, {"tuple([{}.get(MISSING)])": "{1.name}.get()"}),
+    (GETTERS, {"tuple({}.__reduce__())": "{0}"}),
+    (OpOverloadPacket, {"{}._overloads": "{0}"}),
+)
+"""The steps from objects of Python, each with a name in terms of the name of the object, and the object."""
+
 KEYS = "tuple({}.keys())"
 """The step to the keys of a dictionary that are objects. The walk takes it last."""
 
@@ -61,14 +81,6 @@ CODE_OF_CLASS = (types.FunctionType, property, staticmethod, classmethod)
 """What a class holds that is code, and that is compared as one object."""
 
 _COLLECTIONS = (dict, list, tuple, deque, set, frozenset)
-GETTERS = (attrgetter, itemgetter, methodcaller)
-REFERENCES = (
-    types.BuiltinFunctionType, types.CellType, types.MappingProxyType, types.MethodWrapperType, weakref.ref,
-    contextvars.ContextVar, property, staticmethod, classmethod, type({}.keys()), type({}.values()),
-    type({}.items()), *GETTERS,
-)  # fmt: skip
-"""Objects of Python that lead to one other."""
-
 _WALKED = (*_COLLECTIONS, functools.partial, logging.Logger, logging.LoggerAdapter)
 _DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _LEAVES = (*SCALARS, *_DESCRIPTORS, np.ndarray, range, slice, type(Ellipsis))
@@ -76,6 +88,18 @@ _LEAVES = (*SCALARS, *_DESCRIPTORS, np.ndarray, range, slice, type(Ellipsis))
 
 _GLOBALS = "{}.__globals__"
 _NAME = re.compile(r"\.(\w+)$")  # at the end of a step
+
+
+WORDS: dict[str, Any] = {
+    "MISSING": MISSING, "modules": sys.modules, **{look_up.__name__: look_up for look_up in LOOKUPS}
+}  # fmt: skip
+"""What the expressions of steps refer to."""
+
+
+@functools.lru_cache(maxsize=1024)
+def compile_step(via: str) -> Callable[[Any], Any]:
+    """Returns the expression of a step as a function of the parent."""
+    return eval(f"lambda held: {via.format('held')}", WORDS)
 
 
 class CapturedPath:
@@ -137,6 +161,10 @@ class CapturedPath:
         """What all paths share that end at one place: the functions of a module share its globals."""
         held: Any = self.parent and self.parent.value
         return id(held.__globals__ if self.via == _GLOBALS else held), self.step
+
+    def go(self, via: str, name: str = "", names: frozenset[str] = frozenset()) -> CapturedPath:
+        """Returns the path to what an expression gives for the object, by default of the same name."""
+        return CapturedPath(compile_step(via)(self.value), self, via, name or self.name, names=names)
 
     def list_parents(self) -> Iterator[CapturedPath]:
         """Yields the paths before it, the nearest first."""
@@ -273,27 +301,17 @@ def _list_steps(path: CapturedPath) -> Iterator[CapturedPath]:  # noqa: C901  on
         yield from _list_tensor(path, value)
     elif isinstance(value, types.FunctionType):
         yield from _list_function(path, value)
-    elif isinstance(value, types.MethodType):
-        yield CapturedPath(value.__self__, path, "{}.__self__", "self")
-        yield CapturedPath(value.__func__, path, "{}.__func__", path.name)
-    elif isinstance(value, functools.partial):
-        yield CapturedPath(value.func, path, "{}.func", f"{path.name}.func")
-        yield CapturedPath(value.args, path, "{}.args", f"{path.name}.args")
-        items = tuple(value.keywords.items())
-        yield CapturedPath(items, path, "tuple({}.keywords.items())", f"{path.name}.keywords")
     elif name_package(type(value)) == "oplib" and "__wrapped__" in getattr(value, "__dict__", ()):
-        yield CapturedPath(value.__wrapped__, path, "{}.__wrapped__", path.name)  # made by jit, and the like
+        yield path.go("{}.__wrapped__")  # made by jit, and the like
         if "_opoverload" in value.__dict__:
-            yield CapturedPath(value._opoverload, path, "{}._opoverload", path.name)
-    elif isinstance(value, OpOverloadPacket):
-        yield CapturedPath(value._overloads, path, "{}._overloads", path.name)
+            yield path.go("{}._opoverload")
     elif isinstance(value, OpOverload):
         yield from _list_rules(path, value.record)
     elif isinstance(value, _COLLECTIONS):
         yield from _list_items(path, value)
         if name_package(type(value)) not in FOREIGN:  # a class of the user may have attributes and methods
-            if (attributes := read_attributes(value)) is not None:
-                yield CapturedPath(attributes, path, "{}.__dict__", path.name)
+            if read_attributes(value) is not None:
+                yield path.go("{}.__dict__")
             yield from _list_attributes(path, value)
     elif isinstance(value, types.ModuleType):
         file = getattr(value, "__file__", None) or ""
@@ -303,8 +321,13 @@ def _list_steps(path: CapturedPath) -> Iterator[CapturedPath]:  # noqa: C901  on
                 yield _make_global(CapturedPath(held, path, "{}.__dict__", label, name, path.names), file)
     elif isinstance(value, type):
         yield from _list_class(path, value)
-    elif isinstance(value, REFERENCES):
-        yield from _list_referent(path, value)
+    elif isinstance(value, types.CellType):
+        if (held := read_cell(value)) is not MISSING:
+            yield CapturedPath(held, path, "{}.cell_contents", path.name, names=path.names)
+    elif steps := next((steps for classes, steps in STEPS if isinstance(value, classes)), None):
+        children = [path.go(step, name.format(path.name, value)) for step, name in steps.items()]
+        may_be_none = isinstance(value, weakref.ref)  # another reference may take its place
+        yield from (child for child in children if may_be_none or child.value is not None)
     elif not isinstance(value, (logging.Logger, logging.LoggerAdapter, OpsNamespaces)):
         yield from _list_attributes(path, value)
 
@@ -314,26 +337,7 @@ def _list_rules(path: CapturedPath, record: Record) -> Iterator[CapturedPath]:
     for platform, kernel in record.kernels.items():
         yield CapturedPath(kernel, path, f"{RULE}kernels[{platform!r}]", path.name)
     for name in _RULES if record.jvp is None else (*_RULES, "jvp.function"):
-        label = f"{path.name}.{name.removeprefix('derivative.')}"
-        yield CapturedPath(attrgetter(name)(record), path, f"{RULE}{name}", label)
-
-
-def _list_referent(path: CapturedPath, value: Any) -> Iterator[CapturedPath]:
-    """Yields the path of the object that a cell, reference, proxy or bound method of Python leads to."""
-    if isinstance(value, types.CellType):
-        if (held := read_cell(value)) is not MISSING:
-            yield CapturedPath(held, path, "{}.cell_contents", path.name, names=path.names)
-    elif isinstance(value, weakref.ref):
-        yield CapturedPath(value(), path, "{}()", path.name)
-    elif isinstance(value, types.MappingProxyType):
-        yield CapturedPath(dict(value), path, "dict({})", path.name)
-    elif isinstance(value, contextvars.ContextVar):
-        yield CapturedPath((value.get(MISSING),), path, "tuple([{}.get(MISSING)])", f"{value.name}.get()")
-    elif isinstance(value, GETTERS):
-        yield CapturedPath(value.__reduce__(), path, "tuple({}.__reduce__())", path.name)
-    for attribute in ("__func__", "mapping", "__self__", "fget", "fset", "fdel"):
-        if (held := getattr(value, attribute, None)) is not None:
-            yield CapturedPath(held, path, f"{{}}.{attribute}", path.name)
+        yield path.go(f"{RULE}{name}", f"{path.name}.{name.removeprefix('derivative.')}")
 
 
 def _list_tensor(path: CapturedPath, tensor: Tensor) -> Iterator[CapturedPath]:
@@ -351,11 +355,10 @@ def _list_class(path: CapturedPath, cls: type) -> Iterator[CapturedPath]:
     for index, base in enumerate(cls.__mro__[1:], 1):
         if _is_walked(base, path):
             yield CapturedPath(base, path, f"{{}}.__mro__[{index}]", base.__name__)
-    yield CapturedPath(type(cls), path, "{}.__class__", f"the class of {cls.__name__}")
+    yield path.go("{}.__class__", f"the class of {cls.__name__}")
     if isinstance(cls, enum.EnumMeta):
         step = "tuple([member._value_ for member in {}._member_map_.values()])"
-        values = tuple([member._value_ for member in cls._member_map_.values()])
-        yield CapturedPath(values, path, step, f"the values of {cls.__name__}")
+        yield path.go(step, f"the values of {cls.__name__}")
     for name, item in vars(cls).items():
         if isinstance(item, (*CODE_OF_CLASS, Tensor)) or not name.startswith("__"):
             yield CapturedPath(item, path, "{}.__dict__", f"{path.name}.{name}", name)
@@ -368,18 +371,17 @@ def _list_function(path: CapturedPath, function: types.FunctionType) -> Iterator
         yield CapturedPath(cell, path, f"{{}}.__closure__[{index}]", name, names=names)
     file = function.__code__.co_filename
     if not is_own[file]:  # written by oplib: its globals come and go with its code
-        for value, step, name in list_lookups(function, names):
-            yield CapturedPath(value, path, step, name, names=names)
+        for step, name in list_lookups(function, names).items():
+            yield path.go(step, name, names)
         for name in list_globals(function):
             held = function.__globals__[name]
             yield _make_global(CapturedPath(held, path, _GLOBALS, name, name, names), file)
     if function.__defaults__:
-        yield CapturedPath(function.__defaults__, path, "{}.__defaults__", f"defaults of {path.name}")
+        yield path.go("{}.__defaults__", f"defaults of {path.name}")
     if function.__kwdefaults__:
-        items, step = tuple(function.__kwdefaults__.items()), "tuple({}.__kwdefaults__.items())"
-        yield CapturedPath(items, path, step, f"keyword defaults of {path.name}")
+        yield path.go("tuple({}.__kwdefaults__.items())", f"keyword defaults of {path.name}")
     if function.__dict__:
-        yield CapturedPath(function.__dict__, path, "{}.__dict__", f"{path.name}.__dict__")
+        yield path.go("{}.__dict__", f"{path.name}.__dict__")
     if (wrapped := function.__dict__.get("__wrapped__")) is not None:
         yield CapturedPath(wrapped, path, "{}.__dict__['__wrapped__']", path.name)
 
@@ -393,7 +395,7 @@ def _make_global(path: CapturedPath, file: str) -> CapturedPath:
 def _list_items(path: CapturedPath, items: Any) -> Iterator[CapturedPath]:
     if isinstance(items, (set, frozenset)):  # its order stays the same while nothing is added or removed
         if not all(isinstance(item, SCALARS) for item in items):
-            yield CapturedPath(tuple(items), path, "tuple({})", path.name)
+            yield path.go("tuple({})")
         return
     if not isinstance(items, dict):
         for index, item in enumerate(items):
@@ -404,9 +406,9 @@ def _list_items(path: CapturedPath, items: Any) -> Iterator[CapturedPath]:
             yield CapturedPath(item, path, "{}", f"{path.name}[{key!r}]", key)
     if any(type(key) not in {str, int} for key in items):
         # An expression must not keep a key such as a Tensor alive.
-        yield CapturedPath(tuple(items.values()), path, "tuple({}.values())", f"{path.name}.values()")
+        yield path.go("tuple({}.values())", f"{path.name}.values()")
         if not all(isinstance(key, SCALARS) for key in items):
-            yield CapturedPath(tuple(items), path, KEYS, f"{path.name}.keys()")
+            yield path.go(KEYS, f"{path.name}.keys()")
 
 
 def _list_attributes(path: CapturedPath, value: Any) -> Iterator[CapturedPath]:

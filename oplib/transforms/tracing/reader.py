@@ -8,11 +8,10 @@ the way differs from what the program was compiled for.
 from __future__ import annotations
 
 import itertools
-import sys
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from operator import is_, itemgetter
 from typing import Any
 from weakref import ref
@@ -23,10 +22,9 @@ from oplib.protocols import Values
 from oplib.tensor import Generator, default_generator
 
 from .candidates import Candidates
-from .constants import ABSENT, identify, identify_object, read_kind
+from .constants import ABSENT, PROBES_OF_OBJECTS, identify, identify_object, read_kind
 from .entries import MISSING, is_stored, read_entries
-from .lookups import LOOKUPS
-from .paths import CODE_OF_CLASS, SCALARS, CapturedPath
+from .paths import CODE_OF_CLASS, SCALARS, WORDS, CapturedPath, compile_step
 
 _numbers = itertools.count()
 _MAX_SHOWN = 8
@@ -203,9 +201,9 @@ class Reader:
         """
         kept = dict.fromkeys(changed)
         kinds = {type(path.value) for path in kept} - {Generator, types.FunctionType}
-        if self._names_of_code.probes_objects:
+        if self._names_of_code.has(PROBES_OF_OBJECTS):
             # other operations compare the content of these
-            is_asked = not _OF_IS.isdisjoint(self._names_of_code.known)
+            is_asked = self._names_of_code.has(_OF_IS)
             alike = _SHARED if is_asked else (*_SHARED, *_SIZED, set, frozenset)
             kept |= dict.fromkeys(path for path in paths if not isinstance(path.value, alike))
         kept |= dict.fromkeys(path for path in paths if type(path.value) in kinds)
@@ -252,11 +250,6 @@ class Reader:
             )
 
 
-@lru_cache
-def _compile(expression: str) -> Callable[[Any], Any]:
-    return eval(f"lambda held: {expression}", dict(_NAMESPACE))
-
-
 def _list_replaced(candidates: Candidates) -> set[int]:
     """Returns what a class no longer holds since the trace, and what was found there.
 
@@ -276,7 +269,7 @@ def follow(path: CapturedPath) -> Any:
     if path.parent is None:
         return path.value
     try:
-        held = _compile(path.via.format("held"))(path.parent.value)
+        held = compile_step(path.via)(path.parent.value)
         return held if path.key is None else held[path.key]
     except _ERRORS:
         return MISSING
@@ -322,7 +315,5 @@ _NAMESPACE: dict[str, Any] = {
     "is_stored": is_stored,
     "read_entries": read_entries,
     "default_generator": default_generator,
-    "modules": sys.modules,
-    "MISSING": MISSING,
-    **{look_up.__name__: look_up for look_up in LOOKUPS},
+    **WORDS,
 }

@@ -465,6 +465,15 @@ def test_a_weak_reference_leads_to_a_tensor():
     assert step.compilations == 1
 
 
+def test_a_weak_reference_to_nothing_may_give_way_to_one_to_an_object():
+    config = SimpleNamespace(rate=weakref.ref(Rates()))
+    step = oplib.jit(lambda x: x * (2 if config.rate() is None else 3))
+    assert step(oplib.ones(2)).tolist() == [2, 2]
+    rate = Rates()
+    config.rate = weakref.ref(rate)
+    assert step(oplib.ones(2)).tolist() == [3, 3]
+
+
 def test_an_object_that_only_other_code_names_compiles_nothing():
     config = SimpleNamespace(rate=2.0, log=Rates(), counts={"calls": 0})
     step = oplib.jit(lambda x: x * config.rate)
