@@ -7,8 +7,9 @@ As in torch, a comparison with an object that is not a number, such as None, the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Generic
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import jax
 import numpy as np
@@ -21,6 +22,9 @@ from oplib.tracebacks import refine_error
 
 if TYPE_CHECKING:
     from oplib.tensor.storage.storage import Storage
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def leave(other: object) -> Any:
@@ -39,6 +43,16 @@ def leave(other: object) -> Any:
     return NotImplemented
 
 
+def _for_operands(method: Function) -> Function:
+    """Leaves operands of other types to the other side."""
+
+    @wraps(method)
+    def operator(self: Any, other: Any) -> Any:
+        return method(self, other) if isinstance(other, OPERANDS) else leave(other)
+
+    return cast("Function", operator)
+
+
 class TensorOperators(Generic[TensorT]):
     """Mixin with the operators, indexing and iteration."""
 
@@ -48,81 +62,102 @@ class TensorOperators(Generic[TensorT]):
 
         def __len__(self) -> int: ...
 
+    @_for_operands
     def __add__(self, other: Any) -> TensorT:
-        return upcalls.add(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.add(self, other)
 
     __radd__ = __add__
 
+    @_for_operands
     def __sub__(self, other: Any) -> TensorT:
-        return upcalls.sub(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.sub(self, other)
 
+    @_for_operands
     def __rsub__(self, other: Any) -> TensorT:
-        return upcalls.rsub(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.rsub(self, other)
 
+    @_for_operands
     def __mul__(self, other: Any) -> TensorT:
-        return upcalls.mul(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.mul(self, other)
 
     __rmul__ = __mul__
 
+    @_for_operands
     def __truediv__(self, other: Any) -> TensorT:
-        return upcalls.div(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.div(self, other)
 
+    @_for_operands
     def __rtruediv__(self, other: Any) -> TensorT:
-        return upcalls.rdiv(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.rdiv(self, other)
 
+    @_for_operands
     def __pow__(self, other: Any) -> TensorT:
-        return upcalls.pow(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.pow(self, other)
 
+    @_for_operands
     def __rpow__(self, other: Any) -> TensorT:
-        return upcalls.rpow(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.rpow(self, other)
 
+    @_for_operands
     def __matmul__(self, other: Any) -> TensorT:
-        return upcalls.matmul(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.matmul(self, other)
 
+    @_for_operands
     def __rmatmul__(self, other: Any) -> TensorT:
-        return upcalls.matmul(other, self) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.matmul(other, self)
 
     def __neg__(self) -> TensorT:
         return upcalls.neg(self)
 
+    @_for_operands
     def __floordiv__(self, other: Any) -> TensorT:
-        return upcalls.floor_divide(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.floor_divide(self, other)
 
+    @_for_operands
     def __rfloordiv__(self, other: Any) -> TensorT:
-        return upcalls.floor_divide(other, self) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.floor_divide(other, self)
 
+    @_for_operands
     def __mod__(self, other: Any) -> TensorT:
-        return upcalls.remainder(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.remainder(self, other)
 
+    @_for_operands
     def __rmod__(self, other: Any) -> TensorT:
-        return upcalls.remainder(other, self) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.remainder(other, self)
 
+    @_for_operands
     def __and__(self, other: Any) -> TensorT:
-        return upcalls.bitwise_and(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.bitwise_and(self, other)
 
     __rand__ = __and__
 
+    @_for_operands
     def __or__(self, other: Any) -> TensorT:
-        return upcalls.bitwise_or(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.bitwise_or(self, other)
 
     __ror__ = __or__
 
+    @_for_operands
     def __xor__(self, other: Any) -> TensorT:
-        return upcalls.bitwise_xor(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.bitwise_xor(self, other)
 
     __rxor__ = __xor__
 
+    @_for_operands
     def __lshift__(self, other: Any) -> TensorT:
-        return upcalls.bitwise_left_shift(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.bitwise_left_shift(self, other)
 
+    @_for_operands
     def __rlshift__(self, other: Any) -> TensorT:
-        return upcalls.bitwise_left_shift(other, self) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.bitwise_left_shift(other, self)
 
+    @_for_operands
     def __rshift__(self, other: Any) -> TensorT:
-        return upcalls.bitwise_right_shift(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.bitwise_right_shift(self, other)
 
+    @_for_operands
     def __rrshift__(self, other: Any) -> TensorT:
-        return upcalls.bitwise_right_shift(other, self) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.bitwise_right_shift(other, self)
 
     def __invert__(self) -> TensorT:
         return upcalls.bitwise_not(self)
@@ -136,61 +171,79 @@ class TensorOperators(Generic[TensorT]):
     def __round__(self, ndigits: Any = None) -> TensorT:
         return upcalls.round(self) if ndigits is None else upcalls.round(self, decimals=ndigits)
 
+    @_for_operands
     def __iadd__(self, other: Any) -> TensorT:
-        return upcalls.add_(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.add_(self, other)
 
+    @_for_operands
     def __isub__(self, other: Any) -> TensorT:
-        return upcalls.sub_(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.sub_(self, other)
 
+    @_for_operands
     def __imul__(self, other: Any) -> TensorT:
-        return upcalls.mul_(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.mul_(self, other)
 
+    @_for_operands
     def __itruediv__(self, other: Any) -> TensorT:
-        return upcalls.div_(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.div_(self, other)
 
+    @_for_operands
     def __ipow__(self, other: Any) -> TensorT:
-        return upcalls.pow_(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.pow_(self, other)
 
+    @_for_operands
     def __ifloordiv__(self, other: Any) -> TensorT:
-        return upcalls.floor_divide_(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.floor_divide_(self, other)
 
+    @_for_operands
     def __imod__(self, other: Any) -> TensorT:
-        return upcalls.remainder_(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.remainder_(self, other)
 
+    @_for_operands
     def __iand__(self, other: Any) -> TensorT:
-        return upcalls.bitwise_and_(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.bitwise_and_(self, other)
 
+    @_for_operands
     def __ior__(self, other: Any) -> TensorT:
-        return upcalls.bitwise_or_(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.bitwise_or_(self, other)
 
+    @_for_operands
     def __ixor__(self, other: Any) -> TensorT:
-        return upcalls.bitwise_xor_(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.bitwise_xor_(self, other)
 
+    @_for_operands
     def __ilshift__(self, other: Any) -> TensorT:
-        return upcalls.bitwise_left_shift_(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.bitwise_left_shift_(self, other)
 
+    @_for_operands
     def __irshift__(self, other: Any) -> TensorT:
-        return upcalls.bitwise_right_shift_(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.bitwise_right_shift_(self, other)
 
+    @_for_operands
     def __eq__(self, other: object) -> Any:
-        return upcalls.eq(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.eq(self, other)
 
+    @_for_operands
     def __ne__(self, other: object) -> Any:
-        return upcalls.ne(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.ne(self, other)
 
     __hash__ = object.__hash__  # by identity, as keys of dictionaries and sets need
 
+    @_for_operands
     def __lt__(self, other: Any) -> TensorT:
-        return upcalls.lt(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.lt(self, other)
 
+    @_for_operands
     def __le__(self, other: Any) -> TensorT:
-        return upcalls.le(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.le(self, other)
 
+    @_for_operands
     def __gt__(self, other: Any) -> TensorT:
-        return upcalls.gt(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.gt(self, other)
 
+    @_for_operands
     def __ge__(self, other: Any) -> TensorT:
-        return upcalls.ge(self, other) if isinstance(other, OPERANDS) else leave(other)
+        return upcalls.ge(self, other)
 
     def __getitem__(self, index: Any) -> TensorT:
         try:
