@@ -65,7 +65,7 @@ from oplib.tensor.storage.overlay import overlays
 from oplib.tracebacks import call_compiled
 
 from .derived_view import ViewDeriver, gives_views
-from .fast_key import FastKey, is_eligible
+from .fast_key import LISTS, FastKey, is_eligible
 from .forward_mode import call_in_dual_level
 from .input_kind import has_tensor_input, refuse_bare_lists, refuse_writing, take_numbers
 
@@ -163,7 +163,7 @@ class Dispatcher:
 
     def _add_lengths(self, values: Sequence[Any]) -> None:
         """Adds the lengths of the lists in a call for the fast path."""
-        lengths = self.fast_key.measure(values)
+        lengths = tuple([len(values[index]) for index in self.fast_key.lists])
         if lengths not in self.lengths and len(self.lengths) < MAX_LENGTHS and sum(lengths) <= MAX_ITEMS:
             self.lengths.append(lengths)
 
@@ -226,8 +226,8 @@ class Dispatcher:
         ]
         if any(value != value for value in key_values if isinstance(value, float)):
             return  # a nan would be a new key at every call
-        if not self.fast_key.takes(key_values):
-            return
+        if any(key_values[index].__class__ not in LISTS for index in self.fast_key.lists):
+            return  # what stands for a list of tensors has no length
         self._add_lengths(key_values)
         specialization = self.specialize(layout)
         if len(self.fast_keys) >= CAPACITY // 2:

@@ -120,7 +120,7 @@ class FastBlock:
                 items = {name: list(map(Input, variables)) for name, variables in lists.items()}
             inputs = self._list_inputs(is_absent, items)
             if inputs:
-                yield CallKind(tests, key.render(names, absent, measured), lists, inputs)
+                yield CallKind(tests, key.render(names, list(map(repr, absent)), measured), lists, inputs)
 
     def _list_inputs(self, is_absent: Mapping[str, bool], items: Mapping[str, list[Input]]) -> list[Input]:
         inputs: list[Input] = []

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from oplib.frozen import freeze
+from oplib.generated_code import render_tuple
 from oplib.library.arguments.trees import is_object_tree
 from oplib.library.records.record import Record
 from oplib.library.schema import Argument
@@ -58,39 +59,21 @@ def freeze_ints(value: Any) -> object:
     return (*value, *map(type, value)) if value.__class__ in (tuple, list) else freeze_softly(value)
 
 
-class KeyItems(NamedTuple):
-    """The items of the key that one static argument gives, as a function and as the same in generated code.
+KEY_OBJECTS: dict[str, Any] = {
+    f"__{used.__name__}": used for used in (int, len, str, freeze_ints, freeze_softly, freeze_tree)
+}
+"""What the text of keys refers to; an argument may have the name of a builtin."""
 
-    Attributes:
-        make: returns the items for a value.
-        text: the items, where ``{0}`` stands for the variable that holds the value.
-    """
-
-    make: Callable[[Any], Values]
-    text: str
-
-
-# True equals 1, so the class belongs to the key. The text of a zero tells 0.0, -0.0 and None apart. Most
-# lists of ints are one number, which no other value gives as an item.
-_PLAIN = KeyItems(lambda value: (value.__class__, value), "{0}.__class__, {0}")
-_FLOAT = KeyItems(lambda value: (value.__class__, value or str(value)), "{0}.__class__, {0} or __str({0})")
-_INTS = KeyItems(
-    lambda value: (value if value is None or value.__class__ is int else freeze_ints(value),),
-    "{0} if {0} is None or {0}.__class__ is __int else __freeze_ints({0})",
-)
-_OTHER = KeyItems(
-    lambda value: (None if value is None else freeze_softly(value),),
-    "None if {0} is None else __freeze_softly({0})",
-)
+# The items of a key, where {0} stands for the value. True equals 1, so the class belongs to the key. The text
+# of a zero tells 0.0, -0.0 and None apart. Most lists of ints are one number, which no other value gives.
+_PLAIN = "{0}.__class__, {0}"
+_FLOAT = "{0}.__class__, {0} or __str({0})"
+_INTS = "{0} if {0} is None or {0}.__class__ is __int else __freeze_ints({0})"
+_OTHER = "None if {0} is None else __freeze_softly({0})"
+_TREE = "None if {0} is None else __freeze_tree({0})"
 
 
-_TREE = KeyItems(
-    lambda value: (None if value is None else freeze_tree(value),),
-    "None if {0} is None else __freeze_tree({0})",
-)
-
-
-def _choose_items(type_name: str) -> KeyItems:
+def _choose_items(type_name: str) -> str:
     if type_name in ("Any", "Tree"):
         return _TREE
     if type_name in ("int", "bool", "str"):
@@ -104,9 +87,10 @@ class FastKey:
     """The arguments of an op that belong to the key.
 
     Attributes:
-        static: for each static argument its index, and its items of the key.
+        static: for each static argument its index, and the text of its items of the key.
         optional: the indices of optional tensors: whether one is given is a part of the key.
         lists: the indices of lists of tensors: their lengths are parts of the key.
+        make: returns the key of a call from all its arguments.
     """
 
     def __init__(self, record: Record) -> None:
@@ -118,27 +102,20 @@ class FastKey:
         ]
         self.optional = [index for index, argument in arguments if argument.is_optional_tensor]
         self.lists = [index for index, argument in arguments if _is_list(argument)]
+        names = [f"values[{index}]" for index, _ in arguments]
+        absent = [f"{names[index]} is None" for index in self.optional]
+        key = self.render(names, absent, [f"__len({names[index]})" for index in self.lists])
+        self.make: Callable[[Sequence[Any]], Values] = eval(
+            f"lambda values: {render_tuple(key)}", {**KEY_OBJECTS}
+        )
 
-    def make(self, values: Sequence[Any]) -> Values:
-        """Returns the key of a call from all its arguments."""
-        static = [item for index, items in self.static for item in items.make(values[index])]
-        return (*static, *[values[index] is None for index in self.optional], *self.measure(values))
-
-    def render(self, names: Sequence[str], absent: Sequence[bool], lengths: Sequence[str]) -> list[str]:
+    def render(self, names: Sequence[str], absent: Sequence[str], lengths: Sequence[str]) -> list[str]:
         """Returns the lines of a key in generated code, without commas at their ends.
 
         Args:
             names: the variables that hold the arguments.
-            absent: for each optional tensor, whether it is None.
-            lengths: of the lists of tensors, as expressions.
+            absent: for each optional tensor, whether it is None, as an expression.
+            lengths: of the lists of tensors, likewise.
         """
-        static = [items.text.format(names[index]) for index, items in self.static]
-        return [*static, *map(repr, absent), *lengths]
-
-    def measure(self, values: Sequence[Any]) -> tuple[int, ...]:
-        """Returns the lengths of the lists of tensors in a call."""
-        return tuple([len(values[index]) for index in self.lists])
-
-    def takes(self, values: Sequence[Any]) -> bool:
-        """Whether calls like this one have a key: what stands for a list of tensors is a list or a tuple."""
-        return all(values[index].__class__ in LISTS for index in self.lists)
+        static = [items.format(names[index]) for index, items in self.static]
+        return [*static, *absent, *lengths]

@@ -22,7 +22,6 @@ from oplib.config import config
 from oplib.errors import OplibError
 from oplib.generated_code import fill_template, refer, render_tuple
 from oplib.library.arguments.scalars import ARRAYS, to_operand, x64
-from oplib.library.carrier.specialization import MAX_BITS
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.devices.layout import place_like
@@ -35,11 +34,12 @@ from oplib.tracebacks import CarriedError
 
 from .derived_view import gives_views
 from .fast_block import CallKind, FastBlock, Input
-from .fast_key import LISTS, freeze_ints, freeze_softly, freeze_tree
+from .fast_key import KEY_OBJECTS, LISTS
 from .own_buffer import exchange_for_result
 from .view_write import record_in_view
 
 SHARED_OBJECTS: dict[str, Any] = {
+    **KEY_OBJECTS,
     "__KEY_ERRORS": (TypeError, ValueError, OplibError),  # of an argument that cannot stand in a key
     "__LARGE": LARGE,
     "__LISTS": LISTS,
@@ -55,12 +55,9 @@ SHARED_OBJECTS: dict[str, Any] = {
 """The objects that the lines of any overload may refer to."""
 for _object in (
     *(CarriedError, InferenceStorage, InferenceTensor, Storage, Tensor, Tracer, ViewStorage),
-    *(float, int, isinstance, len, map, prod, str, type),  # an argument may have such a name
+    *(float, isinstance, map, prod, type),  # an argument may have such a name
     *(
         exchange_for_result,
-        freeze_ints,
-        freeze_softly,
-        freeze_tree,
         note_location,
         note_trace,
         note_write,
@@ -131,7 +128,7 @@ if __state.watchers and not __isinstance({storage}.array, __Tracer):
 _RECORDED = """
 {flags}
 if __state.grad_enabled and {needed}:
-    __recorder = __specialization.{recorder}
+    __recorder = __specialization.recorders[{wanted}]
     {reads}
     __result = __recorder({operands})
     __plan = __result[0]
@@ -356,7 +353,9 @@ class _CallLines:
             _RECORDED,
             flags="\n".join(f"{flag} = {_read(tensor, '_requires_grad')}" for flag, tensor in flags.items()),
             needed=_any(f"True in {flag}" if tensor.is_list else flag for flag, tensor in flags.items()),
-            recorder=self._choose_recorder(),
+            wanted=render_tuple(
+                ["False" if one.numbers else _spread(one, one.variable("needs_grad")) for one in self._inputs]
+            ),
             reads="\n".join(map(_read_storage, self._tensors)),
             operands=", ".join(arrays),
             nodes="\n".join(
@@ -366,16 +365,6 @@ class _CallLines:
             tensors=self._list_tensors(),
             arrays=render_tuple(arrays),
         )
-
-    def _choose_recorder(self) -> str:
-        """Returns the expression of the recorder: for few arrays its index has one bit per array."""
-        flags = ["" if argument.numbers else argument.variable("needs_grad") for argument in self._inputs]
-        if len(flags) > MAX_BITS or self._has_long_list:
-            pairs = zip(self._inputs, flags, strict=True)
-            return (
-                f"recorders[{render_tuple([_spread(argument, flag or 'False') for argument, flag in pairs])}]"
-            )
-        return f"recorders_by_bits[{_add_bits([(flag, 1 << at) for at, flag in enumerate(flags) if flag])}]"
 
     def _render_node(self, pattern: Pattern) -> str:
         """Returns the lines of a call that is recorded in a known way."""
@@ -483,13 +472,3 @@ def _any(tests: Iterable[str]) -> str:
     """Returns the test of whether one test is true, as an operand of ``and``."""
     joined = " or ".join(tests)
     return f"({joined})" if " or " in joined else joined
-
-
-def _add_bits(flags: Sequence[tuple[str, int]], bits: int = 0) -> str:
-    """Returns the sum of the bits whose flags are true, as an expression; at least one flag is true."""
-    if not flags:
-        return str(bits)
-    (flag, bit), *others = flags
-    if not (bits or others):
-        return str(bit)
-    return f"({_add_bits(others, bits | bit)} if {flag} else {_add_bits(others, bits)})"

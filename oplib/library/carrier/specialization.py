@@ -35,7 +35,6 @@ from .rule_call import push_call
 Outputs = TypeVar("Outputs", bound=Sequence[Any])
 Recorded = Values  # plan, outputs and extras, flat: the fastest return value of a jitted call
 CAPACITY = 256
-MAX_BITS = 3  # the number of arrays up to which recorders are found by bits too
 _uses = itertools.count()
 
 
@@ -55,7 +54,6 @@ class Specialization:
         run_one: as ``run``, for an op with one result, which it returns bare.
         run_donating: as ``run``, but reuses the buffers of donated arguments.
         recorders: ``(*arrays) -> (plan, *outputs, *extras)``, by the pattern of needed gradients.
-        recorders_by_bits: the same for few arrays, at an index with one bit per array.
         run_forward: ``(wanted, arrays) -> (outputs, plan, extras)``, by the registered forward.
         pushers: the functions of :meth:`pusher`, by the pattern of inputs with a tangent.
         last_use: a number that grows with every look-up, for the cache.
@@ -73,7 +71,6 @@ class Specialization:
         "overload",
         "pushers",
         "recorders",
-        "recorders_by_bits",
         "run",
         "run_donating",
         "run_forward",
@@ -90,9 +87,6 @@ class Specialization:
         self._code = call.code
         self.last_use = 0
         self.recorders = _Recorders(self._make_recorder)
-        self.recorders_by_bits: list[Callable[..., Recorded]] = [
-            partial(self._record_first, bits) for bits in range(1 << MAX_BITS)
-        ]
         self._plain: dict[bool, ArrayFunction] = {}
         self.pushers: dict[Mask, ArrayFunction] = {}
         self._rules: dict[tuple[Mask, bool], Callable[..., Pushed]] = {}
@@ -238,12 +232,6 @@ class Specialization:
         plan.structure = structures[0]
         self._describe(plan)
         return plan, *results
-
-    def _record_first(self, bits: int, *arrays: Any) -> Recorded:
-        """Stands in for a recorder until its first call."""
-        recorder = self.recorders[tuple(bool(bits >> index & 1) for index in range(len(arrays)))]
-        self.recorders_by_bits[bits] = recorder
-        return recorder(*arrays)
 
     def pusher(self, present: Mask, carrier: Carrier) -> ArrayFunction:
         """Returns ``(*arrays, *outputs, *tangents) -> tangents of the outputs`` for a call that has run.

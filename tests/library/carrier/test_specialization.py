@@ -54,14 +54,6 @@ def test_a_recorder_gives_plan_outputs_and_intermediates(overload: OpOverload) -
     assert special.recorders[(True,)](X + 1)[0] is plan
 
 
-def test_an_attribute_is_the_recorder_from_the_second_call_on(overload: OpOverload) -> None:
-    special = specialize(overload, 3.0)
-    plan, output, _ = special.recorders_by_bits[1](X)
-    assert output.tolist() == [3.0, 6.0]
-    assert plan.wanted == (True,)
-    assert special.recorders_by_bits[1] is special.recorders[(True,)]
-
-
 def test_a_plan_after_a_plain_run_equals_that_of_a_recorder(overload: OpOverload) -> None:
     special = specialize(overload, 3.0)
     structure, outputs = special.run(X)
