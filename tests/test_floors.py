@@ -115,7 +115,7 @@ def test_the_architecture_page_shows_the_floors_of_the_contract():
     assert [{name.strip() for name in floor.split("|")} for floor in line.split("<")] == read_contract()
 
 
-@pytest.mark.parametrize("name", ["architecture", "state"])
+@pytest.mark.parametrize("name", ["architecture", "state", "ways_of_a_call"])
 def test_every_file_that_a_page_about_the_code_names_exists(name):
     page = (ROOT / f"docs/inside/{name}.md").read_text()
     named = re.findall(r"`((?:oplib/)?[a-z_/]+\.py)`", page)

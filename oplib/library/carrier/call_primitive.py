@@ -56,7 +56,7 @@ class CallPrimitive(Primitive):
         return self._run_checked(subfuns[0], operands, **params)
 
     def _run_checked(self, checked: Any, operands: Sequence[Any], *, call: BoundCall, levels: Levels) -> Any:
-        if call.record.is_transparent and call.record.jvp is None:
+        if call.record.is_transparent:
             return checked.call_wrapped(*operands)  # JAX differentiates it
         first = len(operands) - call.layout.array_count
         state, inputs = operands[:first], operands[first:]

@@ -73,7 +73,7 @@ class CapturedCall:
         record = self._call.record
         if record.derivative.constant is not None:
             return lambda *arrays: tuple(map(jax.lax.stop_gradient, self._run_kernel(*arrays)))
-        if record.is_transparent and record.jvp is None:
+        if record.is_transparent:
             return self._run_kernel
         if record.jvp is None and (self._call.layout.refs or self._captures_ref(inputs)):
             return self._attach_backward()

@@ -195,17 +195,17 @@ class Carrier:
             outputs = self.call.bind(*primals, call=call, levels=levels, **kernel)
             moving = [None if isinstance(tangent, ad.Zero) else tangent for tangent in tangents]
             return outputs, self._apply_to_tangents(call, levels, primals, outputs, moving)
-        is_derived = call.record.is_transparent and call.record.jvp is None
-        if is_derived and body is not None and are_concrete(primals):
+        is_transparent = call.record.is_transparent
+        if is_transparent and body is not None and are_concrete(primals):
             return derive_plain(call, levels, body, primals, tangents)
-        if is_derived and call.record.sharding is None and call.record.vmap is None:
+        if is_transparent and call.record.sharding is None and call.record.vmap is None:
             whole = call_jaxpr or call.trace(levels, primals)
             return derive(call, whole, primals, tangents)
         if takes_results_of_rule(call.record):
             return self._differentiate_by_rule(call, levels, body, primals, tangents)
         if call.record.derivative.forward is not None:
             return self._differentiate_forward(call, levels, kernel, primals, tangents)
-        if body is None and not is_derived and _can_inline(call.record):
+        if body is None and not is_transparent and _can_inline(call.record):
             outputs = self._inline(call, levels, call_jaxpr, primals)
         elif call.record.needs_kernel_derivative and any_traced(primals):
             outputs = self._attach_call(call, levels, primals, kernel)
@@ -215,7 +215,7 @@ class Carrier:
         has_none = not any(has_gradient(zero.aval.dtype) for zero in zeros)
         if has_none or call.record.derivative.constant is not None:
             return outputs, zeros
-        if is_derived:
+        if is_transparent:
             has_trace = body is None and call.record.sharding is None
             whole = call_jaxpr if has_trace else call.trace(levels, primals, derivable=True)
             refuse_own_rules(call, whole)
@@ -274,7 +274,7 @@ class Carrier:
         record, jaxpr = call.record, kernel.get("call_jaxpr")
         if jaxpr is None or not _can_inline(record) or takes_results_of_rule(record):
             return mark_results(call, bind(*primals, call=call, levels=levels, **kernel))
-        if record.is_transparent and record.jvp is None:
+        if record.is_transparent:
             return mark_results(call, bind_jaxpr(jaxpr)(*primals))
         if record.derivative.forward is not None:
             wanted = tuple(has_gradient(jax.typeof(value).dtype) for value in primals)
@@ -376,7 +376,7 @@ class Carrier:
             tangents: one tangent per array, or None for a constant.
         """
         none = list_zeros(outputs)
-        if call.record.is_transparent and call.record.jvp is None:
+        if call.record.is_transparent:
             pairs = zip(tangents, list_zeros(arrays), strict=True)
             full = [zero if own is None else own for own, zero in pairs]
             derived = derive(call, call.trace((), arrays, derivable=True), arrays, full)[1]

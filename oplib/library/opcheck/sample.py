@@ -64,7 +64,8 @@ class Sample:
     def has_backward(self) -> bool:
         """Tells whether the op writes nothing, and its backward derivative is known."""
         record = self.overload.record
-        return self.is_functional and (record.derivative.backward is not None or record.is_transparent)
+        is_known = record.derivative.backward is not None or record.derivative.derive
+        return self.is_functional and (is_known or record.kind == "composite")
 
     @property
     def is_functional(self) -> bool:

@@ -204,8 +204,8 @@ class Record(Definition):
 
     @property
     def is_transparent(self) -> bool:
-        """Whether JAX differentiates the kernel itself: by request, or because the op is composite."""
-        return self.derivative.derive or self.kind == "composite"
+        """Whether JAX differentiates the kernel itself: by request or as a composite, and by no jvp rule."""
+        return self.jvp is None and (self.derivative.derive or self.kind == "composite")
 
     @property
     def is_derived(self) -> bool:
