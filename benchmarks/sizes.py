@@ -342,6 +342,7 @@ CASES = (
 SORTS = "XLA's sort; torch selects without sorting"
 BITS = "the keys are read once for each of their bits; torch partitions in place"
 SCANS = "XLA has no scan: a tree of additions reads and writes the array several times"
+PAGES = "pages that the allocator gives back to the system at each call; see docs/use/speed.md"
 SCALAR = "XLA's own code for the function is not vectorised"
 MAKES = "torch writes into memory that it reuses; XLA's result is new memory"
 REASONS = {
@@ -370,6 +371,7 @@ REASONS = {
     "embedding_bag": "XLA's loop over rows",
     "nansum": "XLA stores the items without nan before it sums them; a plain sum reads the operand",
     "exp2": "the scale of the whole part in two steps, so that whole numbers are exact",
+    **dict.fromkeys(("pad", "multinomial"), PAGES),
     "group_norm": "XLA's reductions over short axes are scalar",
     "inv": "XLA calls LAPACK for each matrix",
     "det": "XLA calls LAPACK for each matrix",
@@ -399,6 +401,7 @@ REASONS_BESIDE_JAX = {
     "exp2": "exact at whole numbers, where XLA's is up to 68 units in the last place off",
     "nan": "a count of the numbers beside their sum",
     "norm": CALLS,
+    "std": "the form with a scale, which runs where a variance leaves the range, counts as memory",
     "where": CALLS,
     "pad": CALLS,
 }
