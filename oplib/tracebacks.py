@@ -263,7 +263,9 @@ def _hide_frames(error: BaseException) -> None:
     _shorten(error)
     seen = {id(error)}
     behind = _find_behind(error)
-    while behind is not None and id(behind) not in seen and _begins_inside(behind.__traceback__):
+    while behind is not None and id(behind) not in seen and behind.__traceback__ is not None:
+        if not is_inside[behind.__traceback__.tb_frame.f_code.co_filename]:
+            break  # the function that handles it belongs neither to oplib nor to JAX
         _shorten(behind)
         seen.add(id(behind))
         behind = _find_behind(behind)
@@ -322,11 +324,6 @@ def _note_setting(error: BaseException) -> None:
     if _NOTE not in getattr(error, "__notes__", ()):
         error.add_note(_NOTE)
         _order_notes(error)
-
-
-def _begins_inside(traceback: TracebackType | None) -> bool:
-    """Whether the function that handles the error of a traceback belongs to oplib or JAX."""
-    return traceback is not None and is_inside[traceback.tb_frame.f_code.co_filename]
 
 
 def _ends_inside(traceback: TracebackType | None) -> bool:

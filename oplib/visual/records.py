@@ -263,7 +263,7 @@ def read_saved(node: Any) -> tuple[list[tuple[str, Any]], bool]:
         if saved is None:
             return [], bool(plan.sources)
         values = [slot._array for slot in saved.residuals] if isinstance(saved, SavedSlots) else saved
-        names = [_name_source(plan, source) for source in plan.sources]
+        names = [plan.names[n] if n < len(plan.names) else "intermediate" for n in plan.sources]
         pairs = list(zip(names, values, strict=False))
         is_freed = isinstance(saved, SavedSlots) and any(slot._pairs == () for slot in saved.residuals)
         return ([], True) if is_freed else (pairs, False)
@@ -271,10 +271,6 @@ def read_saved(node: Any) -> tuple[list[tuple[str, Any]], bool]:
         slots: Any = node._saved
         return [] if slots is None else list(_find_arrays("saved", slots)), slots is None
     return list(_find_arrays("saved", tuple(vars(node).values()) if hasattr(node, "__dict__") else ())), False
-
-
-def _name_source(plan: Any, source: int) -> str:
-    return plan.names[source] if source < len(plan.names) else "intermediate"
 
 
 def _find_arrays(name: str, values: Iterable[Any], depth: int = 3) -> Iterable[tuple[str, Any]]:

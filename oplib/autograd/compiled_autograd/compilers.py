@@ -68,10 +68,15 @@ def compile_segment(compiler: Compiler, function: SegmentFunction) -> Callable[.
 def _check_results(compiler: Compiler, function: SegmentFunction, results: Any) -> None:
     """Raises if results have other shapes or dtypes than those of the function."""
     due = function.jaxpr.out_avals
-    if isinstance(results, (tuple, list)) and len(results) == len(due):
-        pairs = zip(results, due, strict=True)
-        if all(_shape_of(result) == (aval.shape, aval.dtype) for result, aval in pairs):
-            return
+    if (
+        isinstance(results, (tuple, list))
+        and len(results) == len(due)
+        and all(
+            (getattr(result, "shape", None), getattr(result, "dtype", None)) == (aval.shape, aval.dtype)
+            for result, aval in zip(results, due, strict=True)
+        )
+    ):
+        return
     is_shown = isinstance(results, (tuple, list)) or hasattr(results, "shape")
     shown = describe(results) if is_shown else type(results).__name__
     raise AutogradError(
@@ -79,10 +84,6 @@ def _check_results(compiler: Compiler, function: SegmentFunction, results: Any) 
         f"with other results. Got {shown}, expected {describe(list(due))}. Return a function that computes "
         "the same as the function that the compiler received."
     )
-
-
-def _shape_of(result: Any) -> tuple[Any, Any]:
-    return getattr(result, "shape", None), getattr(result, "dtype", None)
 
 
 def _try(compiled: Any, avals: Sequence[Any]) -> Any:

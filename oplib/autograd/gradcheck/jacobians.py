@@ -108,7 +108,9 @@ def _project_backward(problem: Problem, options: Options) -> None:
             numerical = float(cotangent @ along[index][at])
             analytical = float(gradient @ directions[index])
             spread = np.abs(cotangent).sum() * np.abs(directions[index]).sum()
-            if not _is_close(numerical, analytical, spread, options):
+            # the tolerance atol counts once for each weight
+            tolerance = options.atol * spread + options.rtol * abs(numerical)
+            if not abs(numerical - analytical) <= tolerance:
                 _check_backward(problem, options)
                 raise _projection_error(Pair(problem, output, index), numerical, analytical)
 
@@ -150,11 +152,6 @@ def _input_directions(problem: Problem) -> dict[int, Vector]:
 
 def _output_direction(problem: Problem, output: int) -> Vector:
     return draw_directions(1, count_coordinates(problem.outputs[output].array), seed=2 * output + 1)[0]
-
-
-def _is_close(numerical: float, analytical: float, spread: float, options: Options) -> bool:
-    """Returns whether a projection is close. The tolerance ``atol`` counts once for each weight."""
-    return bool(abs(numerical - analytical) <= options.atol * spread + options.rtol * abs(numerical))
 
 
 def _projection_error(pair: Pair, numerical: float, analytical: float) -> GradcheckError:

@@ -50,13 +50,12 @@ def check_may_write(
     """
     if tensor._storage.__class__ is not Storage:
         refuse_shared_items(
-            tensor, op, is_uniform=is_uniform, is_recorded=lambda: _is_recorded(tensor, operands)
+            tensor,
+            op,
+            is_uniform=is_uniform,
+            is_recorded=lambda: modes.grad_enabled and any(map(has_required_grad, (tensor, *operands))),
         )
     check_may_turn(tensor, op, operands)
-
-
-def _is_recorded(tensor: Tensor, operands: Sequence[Any]) -> bool:
-    return modes.grad_enabled and any(map(has_required_grad, (tensor, *operands)))
 
 
 def check_may_turn(tensor: Tensor, op: str, operands: Sequence[Any] = ()) -> None:

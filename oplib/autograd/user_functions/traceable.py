@@ -64,7 +64,8 @@ def describe_backward(node: Any, operands: list[Any]) -> Any:
         return None
     arrays = [None if slot is None else slot.read(node.name()) for slot in saved]
     operands += pick_given(arrays)
-    structure = tuple([_tupled(getattr(node, name)) for name in _STRUCTURE])
+    values = [getattr(node, name) for name in _STRUCTURE]
+    structure = tuple([tuple(value) if isinstance(value, list) else value for value in values])
     specs = [None if edge is None else edge[0].input_metadata[edge[1]] for edge in node.edges]
     return node.class_token, static, structure, *map(_shapes, (arrays, node.input_metadata, specs))
 
@@ -100,10 +101,6 @@ def _attributes(node: Any) -> dict[str, Any]:
     return {
         name: value for name, value in vars(node).items() if not hasattr(own, name) and name not in _INTERNAL
     }
-
-
-def _tupled(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _shapes(values: Sequence[Any]) -> tuple[Any, ...]:

@@ -124,8 +124,12 @@ def place_call(
         RegistrationValueError: an array has another rank than its entry, or axes with one name differ in
             size.
     """
-    fronts = [tuple(_name_batches(levels, index)) for index in range(layout.array_count)]
-    front = tuple(f"batch{index}" for index in reversed(range(len(levels))))
+    depths = range(len(levels))[::-1]  # the outermost batch axis is the first
+    fronts = [
+        tuple([f"batch{at}" for at in depths if levels[at].batched[index]])
+        for index in range(layout.array_count)
+    ]
+    front = tuple(f"batch{at}" for at in depths)
     read = read_sharding_rule(layout.schema, rule)
     arguments = _spread_arguments(layout, read.text, read.operands)
     results = _spread_results(layout, structure, arguments, read)
@@ -139,11 +143,6 @@ def place_call(
         for entry, shape in zip(results, shapes[1], strict=True)
     ]
     return Placement(tuple(operands), tuple(made), read.reduced, read.kept, fitter.sizes)
-
-
-def _name_batches(levels: Levels, index: int) -> list[str]:
-    """Returns the names of an array's batch axes, the outermost first."""
-    return [f"batch{at}" for at in reversed(range(len(levels))) if levels[at].batched[index]]
 
 
 class _Fitter:

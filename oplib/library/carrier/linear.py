@@ -275,7 +275,9 @@ def make_linear(
     if record.jvp is None and record.derivative.backward is None:
         raise _refuse_derivative(call)
     tangent_avals = [jax.typeof(value).to_tangent_aval() for value in outputs]
-    batched_inputs = _batch_fully(inputs, levels)
+    # the mapped rules expect the axis of every level in their residuals
+    batch_fully = map_residuals(lambda values, _: values, levels)
+    batched_inputs = batch_fully(tuple(inputs), ()) if inputs else ()
     is_outer = is_outer and record.jvp is None
     plan, residuals = None, [*batched_inputs] if record.jvp is not None or is_outer else []
     rule_residuals = len(residuals)
@@ -315,8 +317,3 @@ def _refuse_derivative(call: BoundCall) -> MissingRuleError:
         f"formula was registered, and no jvp rule. Use register_autograd for a backward formula{derive}, "
         "from which forward mode follows; or register_jvp, from which reverse mode does."
     )
-
-
-def _batch_fully(inputs: Sequence[Any], levels: Levels) -> Sequence[Any]:
-    """Gives inputs the axis of every level, as the mapped rules expect of their residuals."""
-    return map_residuals(lambda values, _: values, levels)(tuple(inputs), ()) if inputs else ()

@@ -97,7 +97,8 @@ def check_batched(record: Record, batched: Batched, due: tuple[Structure | None,
         require_same_structure(record.name, part, structure, tree)
     for index, (value, is_shared, aval) in enumerate(zip(flat, shared.flags, avals, strict=bool(avals))):
         size, *shape = value.shape
-        if is_shared and any(_puts_in(size, axis, aval.shape) == shape for axis in range(len(shape))):
+        own = aval.shape
+        if is_shared and any([*own[:axis], size, *own[axis:]] == shape for axis in range(len(shape))):
             raise ResultError(
                 f"{record.name}: result {index} of {part} is batched, and its place "
                 f"of the batch axis is None. Got {describe(jax.ShapeDtypeStruct(shape, value.dtype))} for a "
@@ -108,10 +109,6 @@ def check_batched(record: Record, batched: Batched, due: tuple[Structure | None,
 def _name_rule(record: Record) -> str:
     """Returns how errors call the rule."""
     return f"the vmap rule at {find_definition(record.vmap)}"
-
-
-def _puts_in(size: int, axis: int, shape: Sequence[int]) -> list[int]:
-    return [*shape[:axis], size, *shape[axis:]]
 
 
 def _complete(

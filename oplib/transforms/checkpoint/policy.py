@@ -104,8 +104,9 @@ def decide(ask: Policy, call: ObservedCall, outcome: Any) -> CheckpointPolicy:
     """
     args, kwargs = call.arguments
     context = SelectiveCheckpointContext(is_recompute=False, op_output=call.read(outcome))
-    answer = ask(context, call.overload, *args, **kwargs)
-    policy = _from_bool(answer) if isinstance(answer, bool) else answer
+    policy = ask(context, call.overload, *args, **kwargs)
+    if isinstance(policy, bool):
+        policy = CheckpointPolicy.MUST_SAVE if policy else CheckpointPolicy.PREFER_RECOMPUTE
     if not isinstance(policy, CheckpointPolicy):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
         raise RegistrationTypeError(
             f"create_selective_checkpoint_contexts: the policy returned {describe(policy)} for "
@@ -203,10 +204,6 @@ def _policy_from_list(ops: Sequence[Any]) -> Policy:
         return op in saved
 
     return save_listed
-
-
-def _from_bool(saved: bool) -> CheckpointPolicy:
-    return CheckpointPolicy.MUST_SAVE if saved else CheckpointPolicy.PREFER_RECOMPUTE
 
 
 def _offload(array: Any) -> partial[Any]:

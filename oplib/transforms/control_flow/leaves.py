@@ -37,7 +37,10 @@ class LeafLayout:
     def build(self, tensors: Sequence[Tensor]) -> Any:
         """Puts a tree together from one Tensor for each leaf that is not None."""
         rest = iter(tensors)
-        leaves = [None if kind is None else _unpack(next(rest), kind) for kind in self.kinds]
+        leaves = [
+            None if kind is None else next(rest) if kind is Tensor else next(rest).array
+            for kind in self.kinds
+        ]
         return tree_unflatten(leaves, self.spec)
 
     def __str__(self) -> str:
@@ -53,10 +56,6 @@ class _Name:
 
     def __repr__(self) -> str:
         return self._text
-
-
-def _unpack(tensor: Tensor, kind: type) -> Any:
-    return tensor if kind is Tensor else tensor.array
 
 
 def flatten_leaves(tree: Any, what: str) -> tuple[list[Tensor], LeafLayout]:

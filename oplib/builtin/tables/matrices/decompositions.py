@@ -55,16 +55,12 @@ def _of_square(function: Any) -> Any:
 # Systems of equations ---------------------------------------------------------------------------------------
 
 
-def _is_vector(matrix: Any, other: Any) -> bool:
-    """Tells whether the right-hand side is a batch of vectors, by torch's rule."""
-    return other.ndim == 1 or (matrix.ndim - 1 == other.ndim and other.shape == matrix.shape[:-1])
-
-
 def solve(self: Any, other: Any, *, left: bool = True) -> Any:
     """Solves ``self @ x = other``, or ``x @ self = other``; a singular matrix gives inf and NaN."""
     check_matrix(self)
     check_dtypes(self, other)
-    is_vector = _is_vector(self, other)
+    # by torch's rule the right side is a batch of vectors then
+    is_vector = other.ndim == 1 or (self.ndim - 1 == other.ndim and other.shape == self.shape[:-1])
     right = jnp.expand_dims(other, -1) if is_vector else other
     if (is_vector and not left) or right.shape[-2 if left else -1] != self.shape[-1]:
         raise ArgumentError(

@@ -113,12 +113,10 @@ def avg_pool(
     if divisor_override == 0:
         raise ArgumentError("divisor must not be zero", "Leave it out.")
     counts = divisor_override or _count_items(windows, sizes, count_include_pad)
-    return in_single(lambda wide: _divide(windows.sum(wide), jnp.asarray(counts, wide.dtype)))(input)
-
-
-def _divide(total: Any, counts: Any) -> Any:
-    """Computes means; means of ints are ints, rounded towards zero."""
-    return lax.div(total, jnp.broadcast_to(counts, total.shape))
+    # means of ints are ints, rounded towards zero
+    return in_single(
+        lambda wide: lax.div(*jnp.broadcast_arrays(windows.sum(wide), jnp.asarray(counts, wide.dtype)))
+    )(input)
 
 
 def _count_items(windows: Windows, sizes: Sequence[int], count_include_pad: bool) -> np.ndarray[Any, Any]:
