@@ -36,7 +36,7 @@ from .dtypes.rules import normalize_dtype
 from .random.generator import is_key
 from .replaced_file import open_to_replace
 from .storage.failed_reads import note_read
-from .storage.ingestion import adopt_array
+from .storage.ingestion import adopt_arrays
 from .tensor import Tensor
 
 File = str | os.PathLike[str] | IO[bytes]
@@ -132,8 +132,7 @@ def load(f: File, map_location: Any = None, *, weights_only: bool = True) -> Any
         raise DataError(f"load: the path is a device, and no file. Got {os.fspath(f)!r}. Give another path.")
     try:
         with zipfile.ZipFile(f) as archive:
-            reader = _Reader(archive, map_location)
-            return reader.decode(reader.page["tree"], "the tree")
+            return _Reader(archive, map_location).read()
     except RecursionError:
         raise DataError(
             "load: the tree is nested too deeply. Got more levels than Python's recursion limit, "
@@ -304,6 +303,7 @@ class _Reader:
         self._archive = archive
         self._placement = find_placement(location)
         self._made: dict[int, Any] = {}
+        self._waiting: dict[int, Any] = {}
         is_first = "tree.json" in archive.namelist()
         self.page: Any = {"oplib": 1} if is_first else json.loads(bytes(self._read(_STRUCTURE)))
         if self.page["oplib"] != _VERSION:
@@ -313,23 +313,32 @@ class _Reader:
                 "numpy.load reads the arrays of version 1."
             )
 
-    def decode(self, value: Any, path: str) -> Any:
+    def read(self) -> Any:
+        """Returns the tree."""
+        tree = self.page["tree"]
+        self._decode(tree, "the tree")  # reads the arrays; errors name their paths
+        self._put()
+        return self._decode(tree, "the tree")
+
+    def _decode(self, value: Any, path: str) -> Any:
         """Returns the value of some JSON. ``path`` names its place in errors."""
         if isinstance(value, list):
-            return [self.decode(item, f"{path}[{index}]") for index, item in enumerate(value)]
+            return [self._decode(item, f"{path}[{index}]") for index, item in enumerate(value)]
         if not isinstance(value, dict):
             return value
         ((kind, content),) = value.items()
         match kind, content:
             case "array", int():
                 if content not in self._made:
-                    self._made[content] = self._make(content, path)
+                    self._made[content] = self._load(content, path)
                 result = self._made[content]
             case "tuple", [*_]:
-                result = tuple(self.decode(content, path))
+                result = tuple(self._decode(content, path))
             case "dict" | "OrderedDict", [[*keys], [*items]]:
-                keys = self.decode(keys, f"a key of {path}")
-                items = [self.decode(item, f"{path}[{key!r}]") for key, item in zip(keys, items, strict=True)]
+                keys = self._decode(keys, f"a key of {path}")
+                items = [
+                    self._decode(item, f"{path}[{key!r}]") for key, item in zip(keys, items, strict=True)
+                ]
                 result = (dict if kind == "dict" else OrderedDict)(zip(keys, items, strict=True))
             case "complex", [float(), float()]:
                 result = complex(*content)
@@ -341,7 +350,8 @@ class _Reader:
                 raise DataError(f"load: {path} is of an unknown kind. Got {kind!r}. Save it again.")
         return result
 
-    def _make(self, number: int, path: str) -> Any:
+    def _load(self, number: int, path: str) -> Any:
+        """Reads an array. One for JAX waits for others: one transfer of many takes half the time."""
         entry = self.page["arrays"][number]
         shape, dtype = tuple(entry["shape"]), np.dtype(str(entry["dtype"]))
         require_memory("load", shape, dtype)
@@ -354,18 +364,28 @@ class _Reader:
             check_shape(f"load: {path}", values[..., 0] if is_data else values, self._placement)
         if dtype.kind != "V":  # such as int4, which arrays have, and Tensors have not
             values = values.astype(normalize_dtype(dtype), copy=False)
-        array = adopt_array(values, self._placement)
-        match entry:
-            case {"kind": "jax"}:
-                return array
-            case {"kind": "key", "impl": str(impl)}:
-                return jax.random.wrap_key_data(array, impl=impl)
-            case {"kind": "tensor", "requires_grad": bool(requires_grad)}:
-                return Tensor.from_array(array, requires_grad=requires_grad)
-            case _:
-                raise DataError(
-                    f"load: array {number} has an entry that save does not write. Got {entry}. Save it again."
-                )
+        if size > _CHUNK:
+            self._put()  # the memory of the host need not hold two large ones
+        self._waiting[number] = values
+        return None
+
+    def _put(self) -> None:
+        """Gives the arrays that wait to JAX."""
+        arrays: Any = self._waiting and adopt_arrays([*self._waiting.values()], self._placement)
+        for number, made in zip(self._waiting, arrays, strict=True):
+            match entry := self.page["arrays"][number]:
+                case {"kind": "jax"}:
+                    self._made[number] = made
+                case {"kind": "key", "impl": str(impl)}:
+                    self._made[number] = jax.random.wrap_key_data(made, impl=impl)
+                case {"kind": "tensor", "requires_grad": bool(requires_grad)}:
+                    self._made[number] = Tensor.from_array(made, requires_grad=requires_grad)
+                case _:
+                    raise DataError(
+                        f"load: array {number} has an entry that save does not write. Got {entry}. "
+                        "Save it again."
+                    )
+        self._waiting.clear()
 
     def _read(self, name: str, size: int | None = None) -> Any:
         """Reads a member into memory that JAX takes as it is, and that nothing else holds.

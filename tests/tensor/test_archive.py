@@ -148,6 +148,21 @@ def test_an_array_that_is_read_in_several_steps_has_its_memory_to_itself():
     np.testing.assert_array_equal(loaded[1]["n"], values)
 
 
+def test_arrays_of_all_kinds_and_sizes_in_one_file_come_back_at_their_places():
+    large = oplib.arange(2.0**17)  # is not transferred with others that are large
+    key, array, numbers = jax.random.key(3), jnp.arange(3), np.arange(4)
+    tree = [oplib.ones(2), numbers, large, (key, array), large + 1, {"again": array, "more": oplib.zeros(0)}]
+    loaded = again(tree)
+    assert [type(item) for item in loaded] == [type(item) for item in tree]
+    for place in (0, 2, 4):
+        np.testing.assert_array_equal(loaded[place].numpy(), tree[place].numpy())
+    np.testing.assert_array_equal(loaded[1], numbers)
+    np.testing.assert_array_equal(jax.random.key_data(loaded[3][0]), jax.random.key_data(key))
+    assert loaded[3][1] is loaded[5]["again"]
+    assert loaded[3][1].tolist() == [0, 1, 2]
+    assert loaded[5]["more"].shape == (0,)
+
+
 @pytest.mark.parametrize("impl", ["threefry2x32", "rbg", "unsafe_rbg"])
 @pytest.mark.parametrize("shape", [(), (4,), (2, 0)])
 def test_keys_come_back_with_their_implementation(impl, shape):

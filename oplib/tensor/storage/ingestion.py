@@ -89,14 +89,15 @@ def _put(array: np.ndarray[Any, Any], dtype: np.dtype[Any], placement: Placement
             f"Take the real part first, or choose a complex dtype."
         )
     copied = saturate(array, dtype).astype(dtype, order="C", copy=True)
-    return adopt_array(copied, placement)
+    (made,) = adopt_arrays([copied], placement)
+    return made
 
 
-def adopt_array(array: np.ndarray[Any, Any], placement: Placement) -> jax.Array:
-    """Returns a ``jax.Array`` of a numpy array that no other code holds, and may take its memory."""
+def adopt_arrays(arrays: list[np.ndarray[Any, Any]], placement: Placement) -> list[jax.Array]:
+    """Returns a ``jax.Array`` of each numpy array, and may take its memory: no other code holds it."""
     check_process()
-    made = jax.device_put(array, placement)  # jnp.asarray compiles a copy for each shape
-    note_computation((made,), lambda: (array,))
+    made = jax.device_put(arrays, placement)  # jnp.asarray compiles a copy for each shape
+    note_computation(made, lambda: arrays)
     return made
 
 
