@@ -178,7 +178,7 @@ class Flow:
     ) -> list[Any] | None:
         """Adds one of several gradients of a node. Returns the sums when the last one has arrived.
 
-        The last gradients of a slot, if small, wait in a list. One compiled call adds them in their order.
+        The gradients of a slot, if small, wait in a list. One compiled call adds them in their order.
         """
         buffer = self.buffers.get(node)
         if buffer is None:
@@ -192,12 +192,9 @@ class Flow:
                 buffer[slot] = grad
             elif held.__class__ is list:
                 held.append(grad)
-            elif (
-                0 < missing < _MOST_LISTED
-                and node.has_one_slot
-                and self.representation is ARRAYS
-                and _may_wait(held)
-            ):
+                if missing and len(held) == _MOST_LISTED:
+                    buffer[slot] = upcalls.add_arrays(*held)
+            elif missing and node.has_one_slot and self.representation is ARRAYS and _may_wait(held):
                 buffer[slot] = [held, grad]
             else:
                 buffer[slot] = self.representation.add(held, grad)
