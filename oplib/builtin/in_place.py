@@ -68,7 +68,7 @@ def store_in_place(view: Tensor, value: Any, name: str) -> None:
     is_seen = state.watchers or state.region is not None or (state.grad_enabled and new._requires_grad)
     is_alike = not storage.chain.is_identity and own.shape == storage.shape and own.dtype == storage.dtype
     if is_alike and not is_seen:  # the call that puts the value in copies it
-        storage.write(new._storage.array)
+        storage.write(new._storage.array, view)
         note_history(view, None)
     else:
         write_in_place(view, upcalls.stored(new, list(storage.shape), storage.dtype), name)
@@ -84,5 +84,6 @@ def store_number(view: Tensor, number: Any) -> None:
     if modes.region is not None:  # the body of a loop may not write outside
         store_in_place(view, number, "setitem_")
         return
-    view._storage.write(number)  # the call that puts it in broadcasts it
+    storage: Any = view._storage
+    storage.write(number, view)  # the call that puts it in broadcasts it
     note_history(view, None)

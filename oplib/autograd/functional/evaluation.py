@@ -8,7 +8,7 @@ from typing import Any
 from oplib.autograd.engine.backward_and_grad import grad
 from oplib.errors import AutogradError
 from oplib.tensor import Tensor, box
-from oplib.tensor.devices.placement import find_other_device
+from oplib.tensor.devices.placement import find_whole_placement
 from oplib.tensor.shapes.filling import fill
 
 from .arguments import OUTPUTS, Function, Group, Tensors, take_tuple
@@ -110,7 +110,7 @@ def fill_zeros(
 def make_zeros_like(like: Tensor, lead: tuple[int, ...] = ()) -> Tensor:
     """Returns zeros of a tensor's shape and dtype, with additional leading dimensions."""
     array = like._storage.array
-    return box(fill((*lead, *array.shape), 0, array.dtype, find_other_device(array)))
+    return box(fill((*lead, *array.shape), 0, array.dtype, find_whole_placement(array)))
 
 
 def refuse_constant(caller: str, what: str, index: int) -> AutogradError:

@@ -15,7 +15,7 @@ from oplib.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from oplib.autograd.grad_mode import enable_grad
 from oplib.errors import AutogradError, MissingRuleError, StrategyError, describe
 from oplib.tensor import Tensor, box, upcalls
-from oplib.tensor.devices.placement import find_other_device, make_transfer
+from oplib.tensor.devices.placement import find_whole_placement, make_transfer
 from oplib.tracebacks import entry_point
 
 from .arguments import OUTPUTS, Function, Tensors, detach_results, take_point, take_tuple, untuple
@@ -232,14 +232,14 @@ def _make_basis(tensors: Tensors) -> list[Any]:
     for tensor, count, stop in zip(tensors, counts, accumulate(counts), strict=True):
         array = tensor._storage.array
         rows = np.eye(sum(counts), count, count - stop, dtype=array.dtype)
-        basis.append(jnp.array(rows.reshape(len(rows), *array.shape), device=find_other_device(array)))
+        basis.append(jnp.array(rows.reshape(len(rows), *array.shape), device=find_whole_placement(array)))
     return basis
 
 
 def _iterate_units(tensor: Tensor) -> Iterator[Tensor]:
     """Yields the unit vectors of one tensor."""
     array = tensor._storage.array
-    put = make_transfer(find_other_device(array))
+    put = make_transfer(find_whole_placement(array))
     for place in range(array.size):
         unit = np.zeros(array.shape, array.dtype)
         unit.flat[place] = 1

@@ -191,7 +191,9 @@ def _grow(tensor: Tensor, shape: tuple[int, ...]) -> Any:
     items = storage.array.reshape(-1)
     require_memory("resize_", shape, tensor.dtype)
     more = jnp.zeros(math.prod(shape) - items.size, items.dtype)
-    storage.write(jnp.concatenate([items, more]).reshape(shape))
+    whole = jnp.concatenate([items, more]).reshape(shape)
+    refuse_escape(whole, tensor, "resize_")
+    storage.write(whole)
     return tensor
 
 

@@ -81,14 +81,15 @@ def find_other_placement(array: Any) -> Placement:
 
 
 def find_other_device(array: Any) -> Placement:
-    """Returns what :func:`find_other_placement` does, for a value of any shape.
-
-    None for several devices, unless types carry the sharding: then each device of the mesh has all items.
-    """
+    """Returns what :func:`find_other_placement` does, for a value of any shape: None for several devices."""
     placement = find_other_placement(array)
-    if placement is None or len(placement.device_set) == 1:
-        return placement
-    return replicate_on_mesh(placement) if is_explicit(placement) else None
+    return None if placement is None or len(placement.device_set) > 1 else placement
+
+
+def find_whole_placement(array: Any) -> Placement:
+    """Returns what :func:`find_other_device` does; where types carry the sharding, the whole mesh."""
+    placement = find_other_placement(array)
+    return replicate_on_mesh(placement) if is_explicit(placement) else find_other_device(array)
 
 
 @lru_cache(maxsize=256)

@@ -18,7 +18,7 @@ from jax.sharding import SingleDeviceSharding
 from oplib.errors import AutogradError, describe
 from oplib.protocols import Values
 from oplib.tensor.storage.cut import CutStorage
-from oplib.tensor.storage.escape import runs_at_once
+from oplib.tensor.storage.escape import refuse_escape, runs_at_once
 from oplib.tensor.storage.fresh import (
     FreshStorage,
     buffers,
@@ -28,6 +28,7 @@ from oplib.tensor.storage.fresh import (
     rewrite,
 )
 from oplib.tensor.storage.storage import LayeredStorage, Storage
+from oplib.tensor.storage.tensor_slots import TensorSlots
 
 from .chain import Chain, make_chain
 from .frame import Starts, find_positions
@@ -158,18 +159,30 @@ class ViewStorage(LayeredStorage):
             return None
         return np.asarray(whole).item(chain.lay_out(self.starts)[1])
 
-    def write(self, array: Any) -> None:
-        """Writes through the chain into the base, and counts the write there."""
+    def write(self, array: Any, view: TensorSlots | None = None) -> None:
+        """Writes through the chain into the base, and counts the write there.
+
+        Args:
+            array: the value of the view.
+            view: the tensor of this storage, where nobody has asked whether JAX traces.
+
+        Raises:
+            TracingError: the base outlives the trace of its new value.
+        """
         base = self.base
-        while not self.exchange(base.array if base.__class__ is Storage else get_owner_array(base), array):
-            pass  # another thread has written elsewhere in the base
+        while True:
+            seen = base.array if base.__class__ is Storage else get_owner_array(base)
+            if self.exchange(seen, array, view=view):
+                return  # else another thread has written elsewhere in the base
 
     def replace(self, array: Any) -> None:
         """Writes through the chain into the base without counting."""
         while not self.exchange(self.owner.array, array, counted=False):
             pass
 
-    def exchange(self, seen: Any, array: Any, *, counted: bool = True) -> bool:
+    def exchange(
+        self, seen: Any, array: Any, *, counted: bool = True, view: TensorSlots | None = None
+    ) -> bool:
         """Writes through the chain, unless the base was written since the owner held ``seen``."""
         base, chain = self.base, self.chain
         if chain.is_large and counted:
@@ -180,10 +193,12 @@ class ViewStorage(LayeredStorage):
             owner, chain, starts = find_way(self)
             if counted and owner.is_inference:
                 owner.check_mode()
-            done = make_view_storage(owner, chain, starts).exchange(seen, array, counted=False)
+            done = make_view_storage(owner, chain, starts).exchange(seen, array, counted=False, view=view)
             base.version += done and counted
             return done
         whole = chain.write(base.array, array, self.starts)
+        if view is not None:
+            refuse_escape(whole, view, "setitem_")
         if not base.exchange(seen, whole, counted=counted):
             return False
         if array.shape == chain.shape and isinstance(array, jax.Array):

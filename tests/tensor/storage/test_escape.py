@@ -45,3 +45,39 @@ def test_the_cure_of_the_refusal_works():
         return jax.grad(write_into(lambda: oplib.zeros_like(CAPTURED).add_(CAPTURED)))(jnp.arange(3.0))
 
     assert run_in_new_thread(run).tolist() == [1.0, 1.0, 1.0]
+
+
+WRITES = {
+    "an item": lambda x, y: x.__setitem__(2, 1.0),
+    "a traced item": lambda x, y: x.__setitem__(2, y),
+    "a slice": lambda x, y: x.__setitem__(slice(1, 3), CAPTURED[:2]),
+    "all": lambda x, y: x.__setitem__(..., 1.0),
+    "of a view": lambda x, y: x.view(2, 2).diagonal().__setitem__(0, 1.0),
+    "of an expanded tensor": lambda x, y: x.expand(3, 4).detach()[0].__setitem__(0, 1.0),
+    "of what shares memory": lambda x, y: x.detach().__setitem__(0, 1.0),
+    "of data": lambda x, y: x.data[1:2].__setitem__(0, 1.0),
+    "a resize": lambda x, y: x.resize_(8),
+}
+
+
+@pytest.mark.parametrize("transform", [jax.jit, jax.make_jaxpr], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("write", WRITES)
+def test_the_first_write_of_a_trace_is_refused_before_it_is_made(write, transform):
+    x = oplib.arange(4.0)
+
+    def run():
+        return transform(lambda y: (WRITES[write](x, y), y)[1])(1.0)
+
+    assert "a traced value would be stored in a tensor made outside" in str(run_in_new_thread(run))
+    assert x.tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert x._version == 0
+
+
+def test_an_item_of_a_tensor_of_the_trace_is_written():
+    def f(y):
+        x = oplib.zeros(4)
+        x[1] = 5.0
+        x[2:3] = y
+        return x.array
+
+    assert run_in_new_thread(lambda: jax.jit(f)(2.0)).tolist() == [0.0, 5.0, 2.0, 0.0]
