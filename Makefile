@@ -57,7 +57,7 @@ soak: $(VENV)/.has-test $(VENV)/.has-parity  ## for SOAK_SECONDS: interrupts, th
 # JAX before 0.12 has no such settings: make test-settings VENV=.venv-newest
 test-settings: $(VENV)/.has-test  ## run the tests of policies and of linearity with coming settings of JAX
 	JAX_REMAT3=1 JAX_CUSTOM_VJP3=1 JAX_CUSTOM_JVP3=1 $(BIN)/python -m pytest \
-		tests/library/carrier/test_attachment.py tests/library/derivatives/test_linearity.py $(ARGS)
+		tests/library/jax_primitives/test_attachment.py tests/library/derivatives/test_linearity.py $(ARGS)
 
 test-ecosystem: $(ECOSYSTEM)/.has-packages  ## use ops in flax, equinox, optax, diffrax, lineax, ott and six more libraries
 	@if $(ECOSYSTEM)/bin/python -c 'import hypothesis, jax, pytest, xdist'; then \

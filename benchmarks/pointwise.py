@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 import oplib
-from oplib.builtin.functions import families as _families, registry as _functions
+from oplib.builtin.public_functions import families as _families, registry as _functions
 from oplib.builtin.rows.row import Row as OpRow
 from oplib.builtin.tables import pointwise as _pointwise
 from oplib.builtin.tables.networks import activations as _activations

@@ -20,7 +20,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.ext.napoleon import GoogleDocstring
 
 import oplib
-from oplib.builtin.functions.registry import FUNCTIONS
+from oplib.builtin.public_functions.registry import FUNCTIONS
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))

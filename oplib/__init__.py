@@ -30,14 +30,14 @@ with collecting_later():
     from .autograd.engine.backward_and_grad import run_tensor_backward
     from .autograd.grad_mode import is_grad_enabled, is_inference_mode_enabled
     from .autograd.recording.view import fit_gradients, share_requires_grad, view_alike
-    from .builtin.checks.conditions import (
+    from .builtin.argument_checks.conditions import (
         _check as _check,
         _check_index as _check_index,
         _check_not_implemented as _check_not_implemented,
         _check_type as _check_type,
         _check_value as _check_value,
     )
-    from .builtin.functions import registry as _registry
+    from .builtin.public_functions import registry as _registry
     from .config import config
     from .library import Tag, custom_op
     from .library.autocast.region import (
@@ -56,10 +56,10 @@ with collecting_later():
 
 if _typing.TYPE_CHECKING:
     from . import array_api, compiler, masked, optim, random, signal, testing, transforms, utils, visual
-    from .builtin.functions.placement import with_sharding_constraint
-    from .builtin.functions.registry import *
-    from .tensor.archive import load, save
+    from .builtin.public_functions.placement import with_sharding_constraint
+    from .builtin.public_functions.registry import *
     from .tensor.dtypes.names import int64 as long
+    from .tensor.saving import load, save
     from .transforms.control_flow import cond, scan, while_loop
     from .transforms.jit.function import jit
     from .transforms.vmap.vmap import vmap
@@ -76,7 +76,7 @@ _late_upcalls = _LateImports(
         "array_api": "array_api",
         "apply_as_op": "library.function_op",
         "apply_in_map": "transforms.vmap.spliced_node",
-        "copy_to_device": "builtin.functions.placement",
+        "copy_to_device": "builtin.public_functions.placement",
         "execute_compiled": "autograd.compiled_autograd.deferred",
         "map_examples": "transforms.vmap.vmap",
         "read_annotations": "library.array_function",
@@ -173,11 +173,11 @@ _late = _LateImports(
         "cond": "transforms.control_flow",
         "fx": "fx",
         "jit": "transforms.jit.function",
-        "load": "tensor.archive",
+        "load": "tensor.saving",
         "masked": "masked",
         "optim": "optim",
         "random": "random",
-        "save": "tensor.archive",
+        "save": "tensor.saving",
         "scan": "transforms.control_flow",
         "signal": "signal",
         "testing": "testing",
@@ -187,7 +187,7 @@ _late = _LateImports(
         "visual": "visual",
         "vmap": "transforms.vmap.vmap",
         "while_loop": "transforms.control_flow",
-        "with_sharding_constraint": "builtin.functions.placement",
+        "with_sharding_constraint": "builtin.public_functions.placement",
     },
 )
 

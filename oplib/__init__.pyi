@@ -22,7 +22,7 @@ from oplib.autograd.grad_mode import set_grad_enabled as set_grad_enabled
 from oplib.autograd.grad_mode import is_grad_enabled as is_grad_enabled
 from oplib.autograd.grad_mode import is_inference_mode_enabled as is_inference_mode_enabled
 from oplib.config import config as config
-from oplib.library.records.record import Tag as Tag
+from oplib.library.op_records.record import Tag as Tag
 from oplib.library.registration.custom_op import custom_op as custom_op
 from oplib.library.autocast.region import autocast as autocast
 from oplib.library.autocast.region import get_autocast_dtype as get_autocast_dtype
@@ -104,10 +104,10 @@ from . import testing as testing
 from . import transforms as transforms
 from . import utils as utils
 from . import visual as visual
-from oplib.builtin.functions.placement import with_sharding_constraint as with_sharding_constraint
-from oplib.tensor.archive import load as load
-from oplib.tensor.archive import save as save
+from oplib.builtin.public_functions.placement import with_sharding_constraint as with_sharding_constraint
 from oplib.tensor.dtypes.names import int64 as int64
+from oplib.tensor.saving import load as load
+from oplib.tensor.saving import save as save
 from oplib.transforms.control_flow.cond import cond as cond
 from oplib.transforms.control_flow.scan import scan as scan
 from oplib.transforms.control_flow.while_loop import while_loop as while_loop

@@ -11,7 +11,7 @@ from typing import Any
 
 from einops._backends import AbstractBackend
 
-from oplib.builtin.functions.registry import FUNCTIONS
+from oplib.builtin.public_functions.registry import FUNCTIONS
 from oplib.tensor import Tensor, arange
 from oplib.tensor.factories.from_data import tensor as make_tensor
 

@@ -18,8 +18,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from oplib.builtin.kernels.dims import find_dim
-from oplib.builtin.kernels.promotion import is_integral
+from oplib.builtin.shared_kernels.dims import find_dim
+from oplib.builtin.shared_kernels.promotion import is_integral
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import read_known
 from oplib.errors import ArgumentValueError, DimensionError, describe, frame_error

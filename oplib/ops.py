@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .library.objects.namespace import ops as _namespaces
+from .library.op_objects.namespace import ops as _namespaces
 
 __all__: list[str] = []
 

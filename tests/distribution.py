@@ -25,7 +25,7 @@ _SUFFIXES = {".py", ".pyi", ".typed", ".css", ".js", ".html", ".txt"}
 # Enough to see that oplib works with the lowest versions: what calls optree, and what registers with JAX.
 LOWEST_TESTS = [
     "tests/pytree",
-    "tests/library/carrier",
+    "tests/library/jax_primitives",
     "tests/autograd/user_functions/test_trees.py",
 ]
 BOTH_WORLDS = """

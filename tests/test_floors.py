@@ -158,8 +158,8 @@ def test_only_the_carrier_touches_the_interpreters_of_jax():
         return isinstance(node, ast.Attribute) and node.attr == "interpreters"
 
     files = {place.partition(":")[0] for place in find_places(touches_interpreters)}
-    assert "oplib/library/carrier/primitive.py" in files
-    assert {file for file in files if not file.startswith("oplib/library/carrier/")} == {
+    assert "oplib/library/jax_primitives/primitive.py" in files
+    assert {file for file in files if not file.startswith("oplib/library/jax_primitives/")} == {
         "oplib/library/derivatives/linear_map.py",
         "oplib/library/kernels/host_call.py",
     }

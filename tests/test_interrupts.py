@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import oplib
-from oplib.autograd.saved import mutation
+from oplib.autograd.saved_tensors import mutation
 from oplib.testing.leftovers import World
 from tests.interrupts import find_leftovers, find_locks, find_taken
 from tests.trainings import FORWARDS, Training, check_interrupts, forward_plain, register_cube

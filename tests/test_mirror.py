@@ -55,7 +55,7 @@ def test_a_test_with_the_name_of_a_module_stands_where_the_module_stands():
 
 
 def test_a_misplaced_test_is_found():
-    modules = {Path("autograd/engine/run.py"), Path("library/calls/dispatch.py")}
+    modules = {Path("autograd/engine/run.py"), Path("library/dispatch/dispatcher.py")}
     files = [Path("autograd/test_run.py"), Path("autograd/engine/test_run.py"), Path("test_dispatch.py")]
     assert find_misplaced(files, modules) == [("autograd/test_run.py", ["autograd/engine/run.py"])]
 
@@ -112,7 +112,10 @@ def test_a_quick_check_runs_the_tests_that_import_the_changed_module():
 
 
 def test_a_module_that_an_untested_one_imports_is_tested_by_the_importers_of_that():
-    module, untested = Path("library/axes/sharding_rule.py"), Path("library/axes/placement.py")
+    module, untested = (
+        Path("library/batching_and_sharding/sharding_rule.py"),
+        Path("library/batching_and_sharding/placement.py"),
+    )
     assert (list_own_tests_of(untested), untested in list_importers_of(module)) == ([], True)
     importer = Path("library/kernels/result_types.py")
     assert importer in set(list_importers_of(untested)) - set(list_importers_of(module))

@@ -208,7 +208,7 @@ def test_an_interrupt_passes_as_it_is():
 
     with pytest.raises(KeyboardInterrupt) as caught:
         define("interrupt", kernel)(oplib.ones(2))
-    assert "dispatch.py" in list_files(caught.value)
+    assert "dispatcher.py" in list_files(caught.value)
 
 
 def test_an_error_between_the_lines_of_a_frame_passes_as_it_is():

@@ -13,7 +13,7 @@ from typing import Any
 
 import mpmath as mp
 
-PATH = Path("oplib/builtin/kernels/bessel_coefficients.txt")
+PATH = Path("oplib/builtin/shared_kernels/bessel_coefficients.txt")
 POINTS = 48
 EDGE = 8
 """Where the expansions for large arguments of the ordinary Bessel functions begin."""

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 
-from oplib.builtin.functions.description import describe_derivative
-from oplib.builtin.functions.families import FAMILIES
-from oplib.builtin.functions.registry import REGISTRY, FunctionRegistry
-from oplib.builtin.kernels.dtype_classes import describe_classes
+from oplib.builtin.public_functions.description import describe_derivative
+from oplib.builtin.public_functions.families import FAMILIES
+from oplib.builtin.public_functions.registry import REGISTRY, FunctionRegistry
 from oplib.builtin.rows.row import Row
+from oplib.builtin.shared_kernels.dtype_classes import describe_classes
 from oplib.tensor import Tensor
 
 PAGE = Path("docs/use/ops.md")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from oplib.builtin.functions.registry import METHODS
+from oplib.builtin.public_functions.registry import METHODS
 from oplib.tensor import Tensor
 from oplib.tensor.methods import op_methods
 from oplib.tensor.methods.op_methods import OpMethods

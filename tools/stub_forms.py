@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from oplib.builtin.functions.registry import REGISTRY, FunctionRegistry
+from oplib.builtin.public_functions.registry import REGISTRY, FunctionRegistry
 from oplib.builtin.rows.parameters import ABSENT, FURTHER_NAMES, takes_further_names
 from tools.stub_results import (
     TENSOR,

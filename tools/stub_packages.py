@@ -12,8 +12,8 @@ import re
 from importlib import import_module
 from pathlib import Path
 
-from oplib.builtin.functions import registry
-from oplib.builtin.functions.registry import FUNCTIONS, NETWORKS, REGISTRY, FunctionRegistry
+from oplib.builtin.public_functions import registry
+from oplib.builtin.public_functions.registry import FUNCTIONS, NETWORKS, REGISTRY, FunctionRegistry
 from tools.stub_forms import declare, list_parameters
 from tools.stub_results import list_named_results
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oplib.builtin.functions.registry import COMPOSED, OVERLOADS, REGISTRY, FunctionRegistry
+from oplib.builtin.public_functions.registry import COMPOSED, OVERLOADS, REGISTRY, FunctionRegistry
 from oplib.builtin.rows.composed import Composed
 
 TENSOR = "Tensor"

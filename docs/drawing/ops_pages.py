@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import oplib
-from oplib.builtin.functions.families import COMPOSED, FAMILIES
-from oplib.builtin.functions.registry import REGISTRY
+from oplib.builtin.public_functions.families import COMPOSED, FAMILIES
+from oplib.builtin.public_functions.registry import REGISTRY
 from tests.builtin.samples.drawing import Sample
 from tests.builtin.samples.random import SAMPLES as OF_RANDOM
 from tests.builtin.samples.samples import find_samples

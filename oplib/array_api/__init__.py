@@ -17,7 +17,7 @@ import math
 from collections import ChainMap
 from typing import Any
 
-from oplib.builtin.functions.registry import FUNCTIONS
+from oplib.builtin.public_functions.registry import FUNCTIONS
 from oplib.tensor.dtypes import names as _dtypes
 from oplib.torch_names import make_lookups as _make_lookups
 

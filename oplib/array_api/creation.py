@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from oplib.builtin.functions.registry import FUNCTIONS as OPS
+from oplib.builtin.public_functions.registry import FUNCTIONS as OPS
 from oplib.errors import ArgumentValueError, describe
 from oplib.tensor import Tensor
 from oplib.tensor.factories import creation, from_data, likeness

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from oplib.builtin.functions.registry import FFT
+from oplib.builtin.public_functions.registry import FFT
 from oplib.tensor import Tensor
 from oplib.torch_names import make_dir as _make_dir, make_getattr as _make_getattr
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from oplib.builtin.functions.registry import FUNCTIONS as OPS, LINALG
+from oplib.builtin.public_functions.registry import FUNCTIONS as OPS, LINALG
 from oplib.tensor import Tensor
 from oplib.torch_names import make_dir as _make_dir, make_getattr as _make_getattr
 

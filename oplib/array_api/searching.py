@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from oplib.builtin.functions.registry import FUNCTIONS as OPS
+from oplib.builtin.public_functions.registry import FUNCTIONS as OPS
 from oplib.tensor import Tensor
 from oplib.tensor.factories.from_data import as_tensor
 

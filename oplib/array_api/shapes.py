@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from oplib.builtin.functions.registry import FUNCTIONS as OPS
+from oplib.builtin.public_functions.registry import FUNCTIONS as OPS
 from oplib.errors import ArgumentValueError, describe
 from oplib.tensor import Tensor
 

@@ -64,11 +64,11 @@ from .parity import (
     register_py_tensor_class_for_device as _register_py_tensor_class_for_device,
     variable,
 )
-from .saved.hooks import (
+from .saved_tensors.hooks import (
     pop_hooks as _pop_saved_tensors_default_hooks,
     push_hooks as _push_saved_tensors_default_hooks,
 )
-from .saved.saved_tensor import SavedTensor
+from .saved_tensors.saved_tensor import SavedTensor
 
 __all__ = [
     "Function",

@@ -27,8 +27,8 @@ from .nodes.creation import node_creation_hook
 from .nodes.edges import GradientEdge, find_node as _get_grad_fn_or_grad_acc, get_gradient_edge
 from .nodes.locations import are_locations_recorded, node_location, record_locations
 from .nodes.node import Node
-from .saved.hooks import disable_saved_tensors_hooks, saved_tensors_hooks
-from .saved.mutation import (
+from .saved_tensors.hooks import disable_saved_tensors_hooks, saved_tensors_hooks
+from .saved_tensors.mutation import (
     AllowMutationOnSavedContext as _AllowMutationOnSavedContext,
     CloneArgBeforeMutateMode as _CloneArgBeforeMutateMode,
     Handle as _Handle,
@@ -38,7 +38,7 @@ from .saved.mutation import (
     get_tid as _get_tid,
     is_mutation_allowed,
 )
-from .saved.on_host import save_on_cpu
+from .saved_tensors.on_host import save_on_cpu
 
 __all__ = [
     "GradientEdge",

@@ -10,13 +10,13 @@ from typing import Any
 from oplib.builtin.rows.row import Function
 from oplib.errors import ArgumentError, frame_error
 from oplib.library import OpOverload, custom_op
-from oplib.library.objects.deferral import defer, settle
+from oplib.library.op_objects.deferral import defer, settle
 from oplib.library.registration.rule_registration import add_autocast
 from oplib.library.schema import FunctionSchema
 from oplib.protocols import Values
 
-from .kernels.dtype_classes import check_classes
 from .rows.row import Row
+from .shared_kernels.dtype_classes import check_classes
 
 NAMESPACE = "oplib"
 

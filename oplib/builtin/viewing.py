@@ -21,10 +21,10 @@ from oplib.protocols import Values
 from oplib.tensor import Storage, Tensor
 
 from .in_place import require_tensor_to_write
-from .kernels import partition_rules as partition
-from .kernels.view_rules import Itself, Several
 from .rows.choice import OverloadChoice
 from .rows.parameters import FURTHER_NAMES
+from .shared_kernels import partition_rules as partition
+from .shared_kernels.view_rules import Itself, Several
 from .values import can_move, find_start, is_item, is_traced_index
 
 _NO_NAMES: Mapping[str, Any] = {}

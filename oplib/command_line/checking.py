@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from oplib.library.objects.overload import OpOverload
+from oplib.library.op_objects.overload import OpOverload
 from oplib.library.opcheck.check import DEFAULT_TEST_UTILS, opcheck
 from oplib.library.opcheck.report import CheckResult, OpReport, count_outcomes, make_report, name_check
 from oplib.testing.op_lists import SLOW_CHECKS

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from oplib.autograd.array_functions.masks import pick_true, spread
-from oplib.library.objects.overload import find_overload
+from oplib.library.op_objects.overload import find_overload
 from oplib.library.opcheck.sample import Sample, flatten, is_inexact
 from oplib.tensor import Tensor, needs_grad
 from oplib.testing.samples import make_samples_error, samples

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TextIO
 
-from oplib.library.objects.overload import OpOverload, list_overloads
+from oplib.library.op_objects.overload import OpOverload, list_overloads
 from oplib.tracebacks import is_inside
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from oplib.library.objects.description import Status
-from oplib.library.objects.overload import find_overload
+from oplib.library.op_objects.description import Status
+from oplib.library.op_objects.overload import find_overload
 from oplib.testing.samples import Call, samples
 from oplib.visual.rules import OpsTable, tabulate_rules
 

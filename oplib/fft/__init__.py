@@ -8,7 +8,7 @@ Example:
 
 from __future__ import annotations
 
-from oplib.builtin.functions.registry import FFT
+from oplib.builtin.public_functions.registry import FFT
 from oplib.torch_names import make_lookups as _make_lookups
 
 _FUNCTIONS = FFT.rename({name.removeprefix("fft_"): name for name in FFT})

@@ -5,12 +5,12 @@ import typing as _typing
 from oplib.importing import LateImports as _LateImports
 from oplib.torch_names import make_dir as _make_dir, make_getattr as _make_getattr
 
-from .carrier.shape_evaluation import eval_shape
 from .derivatives.formula_context import Context
 from .infer_schema import infer_schema
-from .objects.namespace import OpNamespace, OpOverloadPacket, OpsNamespaces, ops
-from .objects.overload import OpOverload
-from .records.record import Derivative, Record, Tag
+from .jax_primitives.shape_evaluation import eval_shape
+from .op_objects.namespace import OpNamespace, OpOverloadPacket, OpsNamespaces, ops
+from .op_objects.overload import OpOverload
+from .op_records.record import Derivative, Record, Tag
 from .registration.absent import fallthrough_kernel, get_ctx, load_library, register_torch_dispatch
 from .registration.custom_op import custom_op
 from .registration.custom_op_def import CustomOpDef

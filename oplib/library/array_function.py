@@ -20,7 +20,7 @@ from oplib.errors import SchemaInferenceError
 
 from .derivatives.formula_context import SetupContext
 from .infer_schema import infer_function_schema, infer_kind
-from .records.record import Derivative, JvpRule
+from .op_records.record import Derivative, JvpRule
 from .registration.custom_op import make_function_op
 
 Rule = Callable[..., Any]

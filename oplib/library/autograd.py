@@ -46,9 +46,9 @@ from .derivatives.gradients import is_sole_tuple, refuse_shape
 from .kernels.eager import is_carried, run_below_autograd, run_carried, run_composite
 from .kernels.tensor_kernel import find_tensors, split_tensor_results
 from .kernels.tracing import explain_error
-from .objects.observers import copy_outcome, run_observed
-from .objects.overload import OpOverload
-from .records.record import Derivative, Tag
+from .op_objects.observers import copy_outcome, run_observed
+from .op_objects.overload import OpOverload
+from .op_records.record import Derivative, Tag
 from .schema import Argument, fill_defaults, split_values
 
 Rule = Callable[..., Any]

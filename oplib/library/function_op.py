@@ -25,7 +25,7 @@ from oplib.tensor.storage.escape import refuse_escape
 from oplib.tensor.views.view_storage import refuse_shared_memory, refuse_writes
 
 from .array_function import select_rules
-from .records.record import Derivative
+from .op_records.record import Derivative
 from .registration.custom_op import make_function_op
 from .schema import parse_schema
 

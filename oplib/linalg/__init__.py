@@ -8,7 +8,7 @@ Example:
 
 from __future__ import annotations
 
-from oplib.builtin.functions.registry import LINALG
+from oplib.builtin.public_functions.registry import LINALG
 from oplib.errors import LinAlgError as LinAlgError
 from oplib.torch_names import make_lookups as _make_lookups
 

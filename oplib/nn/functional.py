@@ -9,7 +9,7 @@ Example:
 
 from __future__ import annotations
 
-from oplib.builtin.functions.registry import NETWORKS
+from oplib.builtin.public_functions.registry import NETWORKS
 from oplib.torch_names import make_lookups as _make_lookups
 
 __all__ = sorted(NETWORKS)  # noqa: PLE0605  # pyright: ignore[reportUnsupportedDunderAll]  from the tables

@@ -8,7 +8,7 @@ Example:
 
 from __future__ import annotations
 
-from oplib.builtin.functions.registry import FUNCTIONS, SPECIAL
+from oplib.builtin.public_functions.registry import FUNCTIONS, SPECIAL
 from oplib.torch_names import make_lookups as _make_lookups
 
 _AT_THE_ROOT = {  # the names at the root

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from oplib.autograd.engine.run import compilation
-from oplib.autograd.saved.mutation import is_mutation_allowed
+from oplib.autograd.saved_tensors.mutation import is_mutation_allowed
 from oplib.config import Config, config
 from oplib.library.registration.registry import Snapshot, registry
 from oplib.modes import ModeState, modes

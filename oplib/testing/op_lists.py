@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oplib.errors import RegistrationValueError
-from oplib.library.objects.overload import OpOverload, list_overloads
+from oplib.library.op_objects.overload import OpOverload, list_overloads
 
 SLOW_CHECKS = ("test_vmap", "test_second_gradients")
 """These take over half of the time of all checks; as tests they carry the mark ``oplib_slow``."""

@@ -8,7 +8,7 @@ import pytest
 
 from oplib.errors import RegistrationValueError
 from oplib.frozen import frozen
-from oplib.library.objects.overload import OpOverload
+from oplib.library.op_objects.overload import OpOverload
 from oplib.library.opcheck.check import DEFAULT_TEST_UTILS, opcheck
 
 from .op_lists import SLOW_CHECKS, list_ops_of

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.errors import ArgumentValueError, OpCheckError, describe
-from oplib.library.objects.description import Status
-from oplib.library.objects.overload import OpOverload, resolve_op
+from oplib.library.op_objects.description import Status
+from oplib.library.op_objects.overload import OpOverload, resolve_op
 from oplib.library.schema import Argument, FunctionSchema, parse_schema, split_values
 from oplib.library.schema.types import BaseType, ListType, OptionalType, SchemaType, TupleType
 from oplib.pytree import tree_map

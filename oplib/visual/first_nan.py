@@ -16,7 +16,7 @@ from oplib.autograd.anomaly_mode import detect_anomaly
 from oplib.autograd.nodes.locations import find_frame, locate_line, show_location
 from oplib.errors import describe
 from oplib.frozen import frozen
-from oplib.library.objects.observers import ObservedCall, observing
+from oplib.library.op_objects.observers import ObservedCall, observing
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point

@@ -16,7 +16,7 @@ from oplib.autograd.array_functions.masks import pick_given
 from oplib.autograd.graph import Node
 from oplib.autograd.nodes.accumulate import AccumulateGrad
 from oplib.autograd.nodes.edges import GradientEdge
-from oplib.autograd.saved.saved_tensor import second_pass_error
+from oplib.autograd.saved_tensors.saved_tensor import second_pass_error
 from oplib.errors import AutogradError, TracingError, describe
 from oplib.frozen import frozen
 from oplib.tensor import Tensor

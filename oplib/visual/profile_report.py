@@ -13,7 +13,7 @@ import jax
 
 from oplib.autograd.array_functions.masks import pick_given
 from oplib.autograd.nodes.locations import Location, find_frame, locate_line
-from oplib.library.objects.observers import ObservedCall, observing
+from oplib.library.op_objects.observers import ObservedCall, observing
 from oplib.modes import modes
 from oplib.pytree import tree_leaves
 from oplib.tensor import Tensor

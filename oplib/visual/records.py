@@ -13,8 +13,8 @@ from jax.tree_util import keystr
 from oplib.autograd.graph import Node
 from oplib.autograd.nodes.accumulate import AccumulateGrad
 from oplib.autograd.nodes.locations import Location, locate_line
-from oplib.autograd.saved.saved_tensor import SavedTensor
-from oplib.autograd.saved.slots import SavedSlots
+from oplib.autograd.saved_tensors.saved_tensor import SavedTensor
+from oplib.autograd.saved_tensors.slots import SavedSlots
 from oplib.autograd.user_functions.function_node import BackwardCFunction
 from oplib.errors import AutogradError, describe
 from oplib.frozen import frozen

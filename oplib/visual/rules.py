@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from oplib.frozen import frozen
-from oplib.library.objects.description import OpDescription, Status, name_site
-from oplib.library.objects.overload import list_overloads
+from oplib.library.op_objects.description import OpDescription, Status, name_site
+from oplib.library.op_objects.overload import list_overloads
 from oplib.library.opcheck.report import render_name, render_statuses
 from oplib.markup import escape, make_page
 from oplib.testing.op_lists import list_ops_of

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.builtin.functions.families import FAMILIES
+from oplib.builtin.public_functions.families import FAMILIES
 from oplib.errors import OplibError
 from tests.builtin.error_samples.error_samples import REFUSALS
 from tests.builtin.error_samples.refusals import Refusal

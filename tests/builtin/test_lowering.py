@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.library.objects.overload import list_overloads
+from oplib.library.op_objects.overload import list_overloads
 from tests import seed
 from tests.builtin.grid.calls import OPS, Call, find_call
 from tests.builtin.grid.check import is_smooth

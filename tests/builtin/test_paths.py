@@ -3,7 +3,7 @@
 import pytest
 
 import oplib
-from oplib.builtin.functions.families import ROWS
+from oplib.builtin.public_functions.families import ROWS
 from oplib.errors import ArgumentError, AutogradError
 from oplib.nn import functional
 

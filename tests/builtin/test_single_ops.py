@@ -5,7 +5,7 @@ import copy
 import pytest
 
 import oplib
-from oplib.builtin.functions.registry import UPCALLS
+from oplib.builtin.public_functions.registry import UPCALLS
 from oplib.builtin.single_ops import SingleOps, ops
 from tests.threads import run_in_threads
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents import ROOT
-from tests.library.axes.test_sharding_processes import find_free_port
+from tests.library.batching_and_sharding.test_sharding_processes import find_free_port
 
 CHECKS = re.findall(r"(?m)^def (check_\w+)", (Path(__file__).parent / "two_processes.py").read_text())
 

@@ -14,7 +14,7 @@ import pytest
 
 import oplib
 from tests.documents import ROOT
-from tests.library.axes.shards import count_collectives
+from tests.library.batching_and_sharding.shards import count_collectives
 
 for package in ("matplotlib", "optax", "tqdm"):
     pytest.importorskip(package, reason="comes with the extra 'lm'")

@@ -18,7 +18,7 @@ from oplib import Tensor
 from oplib.autograd import Function
 from oplib.autograd.function import once_differentiable
 from oplib.errors import AutogradError, MissingRuleError
-from tests.library.axes.shards import make_mesh
+from tests.library.batching_and_sharding.shards import make_mesh
 
 pytestmark = pytest.mark.spec("D.40")
 Method = Callable[..., Any]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import oplib
-from oplib.builtin.functions.registry import UPCALLS
+from oplib.builtin.public_functions.registry import UPCALLS
 from tests.builtin.grid.calls import OPS, ROW_OF
 from tests.builtin.samples.special import POLYNOMIALS, POSITIVE_ONLY
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from oplib.builtin.functions.registry import FUNCTIONS, IN_PLACE
+from oplib.builtin.public_functions.registry import FUNCTIONS, IN_PLACE
 from tests.builtin.grid.calls import Call, draw_weights_like, from_vector
 from tests.builtin.grid.check import (
     Check,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.builtin.functions.families import ROWS
-from oplib.builtin.functions.registry import OVERLOADS
+from oplib.builtin.public_functions.families import ROWS
+from oplib.builtin.public_functions.registry import OVERLOADS
 from oplib.builtin.rows.row import Row
 from oplib.library.registration.registry import registry
 from tests.builtin.samples.drawing import Sample

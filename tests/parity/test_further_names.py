@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.builtin.functions.registry import FUNCTIONS
+from oplib.builtin.public_functions.registry import FUNCTIONS
 from oplib.errors import ArgumentTypeError
 
 torch = pytest.importorskip("torch")

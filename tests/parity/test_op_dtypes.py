@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.builtin.functions.families import ROWS
-from oplib.builtin.functions.registry import OVERLOADS
-from oplib.builtin.kernels.dtype_classes import CLASSES
+from oplib.builtin.public_functions.families import ROWS
+from oplib.builtin.public_functions.registry import OVERLOADS
 from oplib.builtin.rows.row import Row
+from oplib.builtin.shared_kernels.dtype_classes import CLASSES
 from tests.builtin.samples.drawing import Sample
 from tests.builtin.samples.samples import find_samples
 from tests.seed import draw_cases

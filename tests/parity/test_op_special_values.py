@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.builtin.functions.families import ROWS
-from oplib.builtin.functions.registry import FUNCTIONS, OVERLOADS
+from oplib.builtin.public_functions.families import ROWS
+from oplib.builtin.public_functions.registry import FUNCTIONS, OVERLOADS
 from tests.seed import draw_cases
 
 torch = pytest.importorskip("torch")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oplib.builtin.functions.operators import WRITTEN
+from oplib.builtin.public_functions.operators import WRITTEN
 from oplib.tensor import box, upcalls
 from oplib.tensor.methods.operators import TensorOperators
 

@@ -10,7 +10,7 @@ import pytest
 
 import oplib
 from oplib.errors import AutogradError
-from oplib.library.calls.dispatch import Dispatcher
+from oplib.library.dispatch.dispatcher import Dispatcher
 from oplib.modes import modes
 from oplib.tensor.inference import InferenceTensor
 from tests.autograd.functions import Product

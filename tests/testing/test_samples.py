@@ -7,7 +7,7 @@ import pytest
 import oplib
 from oplib.errors import ArgumentValueError, OpCheckError, UnknownOperatorError
 from oplib.library import custom_op, opcheck
-from oplib.library.objects.overload import find_overload
+from oplib.library.op_objects.overload import find_overload
 from oplib.testing import Call, add_samples, samples
 from oplib.testing.samples import _makers, make_samples_error
 

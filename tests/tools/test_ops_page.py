@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oplib.builtin.functions.families import ROWS
+from oplib.builtin.public_functions.families import ROWS
 from tools.ops_page import COLUMNS, PAGE, render_page
 from tools.stub import METHODS_STUB, render_methods
 from tools.stub_packages import list_package_stubs

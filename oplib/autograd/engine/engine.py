@@ -17,7 +17,7 @@ from oplib.autograd.nodes.edges import GradientEdge, check_edge, walk_nodes
 from oplib.autograd.nodes.error import Error
 from oplib.autograd.nodes.gradient_representation import ARRAYS, choose_representation
 from oplib.autograd.nodes.node import Edge, Node, TapeNode
-from oplib.autograd.saved.hooks import HookPair, active_pairs
+from oplib.autograd.saved_tensors.hooks import HookPair, active_pairs
 from oplib.errors import AutogradError
 from oplib.modes import modes
 from oplib.protocols import Values

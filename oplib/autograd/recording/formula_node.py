@@ -23,8 +23,8 @@ from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.backward_run import BackwardRun
 from oplib.autograd.nodes.creation import tell_creation
 from oplib.autograd.nodes.node import NOBODY, Edge
-from oplib.autograd.saved.saved_tensor import check_version, link, second_pass_error
-from oplib.autograd.saved.slots import SavedSlots, SlottedNode, make_saved_properties, pack_residuals
+from oplib.autograd.saved_tensors.saved_tensor import check_version, link, second_pass_error
+from oplib.autograd.saved_tensors.slots import SavedSlots, SlottedNode, make_saved_properties, pack_residuals
 from oplib.autograd.tangents import find_tangents, push_tangents, save_tangents
 from oplib.config import config
 from oplib.modes import ModeState, call_in_grad_mode, modes

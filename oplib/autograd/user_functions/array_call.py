@@ -12,7 +12,7 @@ from typing import Any
 from oplib.autograd.array_functions.array_function import has_gradient
 from oplib.autograd.array_functions.masks import map_given, mask_given, pick_true, spread
 from oplib.autograd.nodes.gradient_representation import ARRAYS
-from oplib.autograd.saved.saved_tensor import SavedTensor
+from oplib.autograd.saved_tensors.saved_tensor import SavedTensor
 from oplib.errors import AutogradError, describe
 from oplib.protocols import Values
 from oplib.tensor import Storage, Tensor

@@ -16,7 +16,7 @@ from oplib.autograd.nodes.creation import tell_creation
 from oplib.autograd.nodes.error import Error
 from oplib.autograd.nodes.node import Gradients, SavedArray, SavedState, TapeNode
 from oplib.autograd.recording.origins import number_node
-from oplib.autograd.saved.saved_tensor import SavedTensor, link, second_pass_error
+from oplib.autograd.saved_tensors.saved_tensor import SavedTensor, link, second_pass_error
 from oplib.errors import AutogradError, MissingAttributeError, SavedTensorError
 from oplib.hooks import require_parameters
 from oplib.modes import modes

@@ -13,7 +13,7 @@ from oplib.autograd.nodes.creation import tell_creation
 from oplib.autograd.nodes.gradient_representation import ARRAYS, is_array_class
 from oplib.autograd.nodes.node import Edge, TapeNode
 from oplib.autograd.recording.origins import note_origin
-from oplib.autograd.saved.saved_tensor import SavedTensor
+from oplib.autograd.saved_tensors.saved_tensor import SavedTensor
 from oplib.errors import AutogradError
 from oplib.modes import modes
 from oplib.tensor import Tensor

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from oplib.builtin.kernels.dims import find_dim
-from oplib.builtin.kernels.promotion import find_common_shape
 from oplib.builtin.rows.composed import Composed
+from oplib.builtin.shared_kernels.dims import find_dim
+from oplib.builtin.shared_kernels.promotion import find_common_shape
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import are_indices, box_like, is_traced, read_known, read_values
 from oplib.errors import ArgumentError, ArgumentTypeError, DimensionError, describe

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.rows.composed import Composed
+from oplib.builtin.shared_kernels.dims import find_dim
 from oplib.builtin.single_ops import ops
 from oplib.builtin.tables.reductions.quantiles import WAYS
 from oplib.builtin.values import read_known

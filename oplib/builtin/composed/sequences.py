@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from oplib.builtin.kernels.dims import find_dim
 from oplib.builtin.rows.composed import Composed
+from oplib.builtin.shared_kernels.dims import find_dim
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import box_like, read_values
 from oplib.errors import ArgumentError

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.autograd.grad_mode import recording_off
-from oplib.builtin.checks.stored_numbers import check_factor
+from oplib.builtin.argument_checks.stored_numbers import check_factor
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.rows.row import Function
 from oplib.builtin.single_ops import ops

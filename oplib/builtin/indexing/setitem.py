@@ -11,9 +11,9 @@ import numpy as np
 
 from oplib.autograd.recording.in_place import check_may_write, update_in_place
 from oplib.autograd.recording.view import make_view
-from oplib.builtin.checks.stored_numbers import check_fits
+from oplib.builtin.argument_checks.stored_numbers import check_fits
 from oplib.builtin.in_place import require_tensor_to_write, store_in_place, store_number
-from oplib.builtin.kernels.promotion import convert_number
+from oplib.builtin.shared_kernels.promotion import convert_number
 from oplib.builtin.single_ops import ops
 from oplib.tensor import Tensor
 from oplib.tensor.dtypes.rules import HALF

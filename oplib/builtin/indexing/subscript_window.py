@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from oplib.autograd.recording.view_node import ViewNode, make_view_class
-from oplib.builtin.kernels.view_rules import pick
+from oplib.builtin.shared_kernels.view_rules import pick
 from oplib.builtin.values import can_move, find_start, is_traced_index
 from oplib.protocols import Values
 from oplib.tensor import Tensor

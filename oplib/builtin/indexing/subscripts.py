@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.core import Tracer, max_dim, min_dim
 
-from oplib.builtin.kernels.dims import name_indices
+from oplib.builtin.shared_kernels.dims import name_indices
 from oplib.builtin.values import are_indices, is_traced, read_known
 from oplib.errors import ArgumentTypeError, ArgumentValueError, DimensionError, TracingError, describe
 from oplib.library.arguments.recording import unbox

@@ -9,7 +9,7 @@ from oplib.builtin.registration import make_results
 from oplib.builtin.rows.choice import OverloadChoice
 from oplib.errors import ArgumentTypeError, describe
 from oplib.library.autocast.casts import call_in_float32
-from oplib.library.calls.inlined_overloads import Branch, when_tensor
+from oplib.library.dispatch.inlined_overloads import Branch, when_tensor
 from oplib.tensor import Tensor
 from oplib.tensor.dtypes.rules import COMPLEX
 

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from jax.core import Tracer
 
-from oplib.builtin.checks.stored_numbers import LEAST, check_factor, check_fits, check_numbers_fit
+from oplib.builtin.argument_checks.stored_numbers import LEAST, check_factor, check_fits, check_numbers_fit
 from oplib.builtin.composed.data_dependent import find_indices
 from oplib.builtin.rows.choice import OverloadChoice
 from oplib.builtin.rows.row import Function
@@ -21,7 +21,7 @@ from oplib.errors import ArgumentError, ArgumentTypeError, describe
 from oplib.library import OpOverload
 from oplib.library.arguments.recording import unbox
 from oplib.library.arguments.scalars import is_narrow
-from oplib.library.calls.inlined_overloads import Branch, when_number, when_tensor
+from oplib.library.dispatch.inlined_overloads import Branch, when_number, when_tensor
 from oplib.tensor import Tensor
 from oplib.tensor.devices.layout import replicate_on_mesh
 from oplib.tensor.storage.fresh import get_owner_array

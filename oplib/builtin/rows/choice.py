@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from oplib.builtin.rows.row import Function
-from oplib.library.calls.inlined_overloads import Branch
+from oplib.library.dispatch.inlined_overloads import Branch
 
 
 class OverloadChoice:

@@ -11,7 +11,7 @@ import numpy as np
 
 from oplib.errors import DtypeError, describe
 from oplib.library.arguments.trees import is_tree_leaf
-from oplib.library.records.record import Record
+from oplib.library.op_records.record import Record
 from oplib.library.schema import split_values
 from oplib.modes import modes
 from oplib.pytree import tree_leaves, tree_map

@@ -22,7 +22,7 @@ from jax.extend.core.primitives import closed_call_p
 from jax.extend.source_info_util import summarize
 
 from oplib.autograd.array_functions.masks import find_true, pick_true, spread
-from oplib.library.axes.paths import find_carry
+from oplib.library.batching_and_sharding.paths import find_carry
 
 FIXED, ZERO, LINEAR = object(), object(), object()
 State = Any

@@ -26,8 +26,8 @@ from oplib.library.arguments.structure import Structure
 from oplib.library.infer_schema import infer_kind
 from oplib.library.kernels.host_call import make_host_call
 from oplib.library.kernels.tracing import any_traced, run_part
-from oplib.library.objects.overload import OpOverload
-from oplib.library.records.record import Function
+from oplib.library.op_objects.overload import OpOverload
+from oplib.library.op_records.record import Function
 from oplib.protocols import Values
 from oplib.tensor import box
 

@@ -21,9 +21,15 @@ from oplib.autograd.array_functions.array_function import Mask
 from oplib.autograd.array_functions.array_types import find_varying, match_type, sum_gradient
 from oplib.autograd.array_functions.masks import find_true
 from oplib.errors import AutogradError, TracingError
-from oplib.library.axes.bodies import OPAQUE, calls_any
-from oplib.library.axes.paths import Path, Paths, find_paths
-from oplib.library.axes.varying import describe_axes, join_axes, list_reduced_axes, match_varying, vary
+from oplib.library.batching_and_sharding.bodies import OPAQUE, calls_any
+from oplib.library.batching_and_sharding.paths import Path, Paths, find_paths
+from oplib.library.batching_and_sharding.varying import (
+    describe_axes,
+    join_axes,
+    list_reduced_axes,
+    match_varying,
+    vary,
+)
 from oplib.protocols import Values
 
 Formula = Callable[..., Values]

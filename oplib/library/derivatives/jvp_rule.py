@@ -19,8 +19,8 @@ from oplib.library.arguments.structure import Structure, require_same_structure
 from oplib.library.arguments.trees import is_none
 from oplib.library.kernels.array_kernel import take_apart, type_results
 from oplib.library.kernels.tracing import any_traced, run_part
-from oplib.library.records.record import Record
-from oplib.library.records.sites import find_definition
+from oplib.library.op_records.record import Record
+from oplib.library.op_records.sites import find_definition
 from oplib.protocols import Values
 from oplib.tensor import box
 

@@ -23,7 +23,7 @@ from oplib.autograd.array_functions.compilation import bind_jaxpr
 from oplib.autograd.array_functions.liveness import fill_unused, find_live_inputs
 from oplib.autograd.array_functions.masks import find_true, mask_given, pick_given, pick_true, spread
 from oplib.errors import CapturedTracerError
-from oplib.library.axes.levels import Level, Levels, move_to_front
+from oplib.library.batching_and_sharding.levels import Level, Levels, move_to_front
 from oplib.library.kernels.tracing import any_traced, trace_to_jaxpr
 from oplib.tracebacks import rule_of_jax
 

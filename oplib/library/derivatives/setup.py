@@ -19,12 +19,12 @@ from oplib.errors import AutogradError
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.results import FORWARD, require_same_results
 from oplib.library.arguments.structure import Results, Structure
-from oplib.library.axes.levels import to_jax_array
+from oplib.library.batching_and_sharding.levels import to_jax_array
 from oplib.library.kernels.array_kernel import take_apart, type_results
 from oplib.library.kernels.tensor_kernel import split_tensor_results
 from oplib.library.kernels.tracing import any_traced, run_part, trace_to_jaxpr
-from oplib.library.objects.overload import OpOverload
-from oplib.library.records.record import Record
+from oplib.library.op_objects.overload import OpOverload
+from oplib.library.op_records.record import Record
 from oplib.protocols import Values
 from oplib.tensor import box
 

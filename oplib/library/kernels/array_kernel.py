@@ -18,7 +18,7 @@ from oplib.library.arguments.results import (
     put_back_returned_arguments,
 )
 from oplib.library.arguments.structure import Results, make_structure, pack
-from oplib.library.records.record import Function, Record
+from oplib.library.op_records.record import Function, Record
 from oplib.tensor import Tensor
 
 from .tracing import run_part

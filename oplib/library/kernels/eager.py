@@ -14,7 +14,7 @@ from oplib.library.arguments.recording import box_results
 from oplib.library.arguments.results import FORWARD, take_returned_arguments
 from oplib.library.arguments.structure import pack
 from oplib.library.arguments.trees import is_tree_leaf
-from oplib.library.records.record import Function, Record
+from oplib.library.op_records.record import Function, Record
 from oplib.library.schema import split_values
 from oplib.modes import modes
 from oplib.tensor import Generator, Tensor, read_array

@@ -21,8 +21,8 @@ from oplib.library.arguments.structure import (
     make_structure,
     require_same_structure,
 )
-from oplib.library.records.record import Record
-from oplib.library.records.sites import find_definition
+from oplib.library.op_records.record import Record
+from oplib.library.op_records.sites import find_definition
 from oplib.tensor import box
 from oplib.tensor.storage.failed_reads import forget_read
 from oplib.tracebacks import warn_user

@@ -15,7 +15,7 @@ from oplib.library.arguments.keys import to_key_data
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.results import check_results, take_returned_arguments
 from oplib.library.arguments.structure import Results, make_structure
-from oplib.library.records.record import Function, Record
+from oplib.library.op_records.record import Function, Record
 from oplib.tensor.dtypes.rules import check_range
 from oplib.tensor.storage.ingestion import to_array
 

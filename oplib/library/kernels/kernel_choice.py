@@ -13,8 +13,8 @@ import jax
 from jax.core import Tracer
 
 from oplib.errors import MissingRuleError
-from oplib.library.records.platforms import find_device_index, list_platforms, list_slots, name_platform
-from oplib.library.records.record import Function, Record
+from oplib.library.op_records.platforms import find_device_index, list_platforms, list_slots, name_platform
+from oplib.library.op_records.record import Function, Record
 from oplib.tensor import Device
 from oplib.tensor.devices.device import find_default_device, is_abstract
 

@@ -16,11 +16,11 @@ from oplib.autograd.array_functions.array_types import find_varying
 from oplib.errors import ResultError
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Results, Structure
-from oplib.library.axes.bodies import OPAQUE, calls_any
-from oplib.library.axes.placement import place_call
-from oplib.library.axes.varying import describe_axes, join_axes, vary
-from oplib.library.records.record import Record
-from oplib.library.records.sites import find_definition
+from oplib.library.batching_and_sharding.bodies import OPAQUE, calls_any
+from oplib.library.batching_and_sharding.placement import place_call
+from oplib.library.batching_and_sharding.varying import describe_axes, join_axes, vary
+from oplib.library.op_records.record import Record
+from oplib.library.op_records.sites import find_definition
 
 from .fake_kernel import declare_varying
 

@@ -11,8 +11,8 @@ from oplib.autograd.array_functions.array_types import find_varying
 from oplib.errors import ResultError, describe
 from oplib.library.arguments.layout import Layout
 from oplib.library.arguments.structure import Results, Structure
-from oplib.library.axes.varying import is_inside_shard_map, vary
-from oplib.library.records.record import Function, Record
+from oplib.library.batching_and_sharding.varying import is_inside_shard_map, vary
+from oplib.library.op_records.record import Function, Record
 from oplib.protocols import Values
 
 from .array_kernel import run_array_kernel, trace_array_kernel, type_results

@@ -16,8 +16,8 @@ from oplib.library.arguments.plain_conversions import is_array
 from oplib.library.arguments.results import check_results, take_returned_arguments
 from oplib.library.arguments.structure import Results, make_structure
 from oplib.library.arguments.trees import is_tree_leaf
-from oplib.library.records.record import Function, Record, Tag
-from oplib.library.records.sites import find_line
+from oplib.library.op_records.record import Function, Record, Tag
+from oplib.library.op_records.sites import find_line
 from oplib.tensor import Tensor, box
 
 from .tracing import any_traced, run_part

@@ -20,9 +20,9 @@ from oplib.errors import (
     RegistrationValueError,
     describe,
 )
-from oplib.library.objects.namespace import OpOverloadPacket
-from oplib.library.objects.observers import ObservedCall, observing
-from oplib.library.objects.overload import HasOverload, OpOverload, resolve_op
+from oplib.library.op_objects.namespace import OpOverloadPacket
+from oplib.library.op_objects.observers import ObservedCall, observing
+from oplib.library.op_objects.overload import HasOverload, OpOverload, resolve_op
 from oplib.markup import escape
 from oplib.protocols import AnyFunction, Values
 from oplib.pytree import tree_leaves, tree_map

@@ -11,7 +11,7 @@ import numpy as np
 
 from oplib.errors import OpMismatchError, ResultError
 from oplib.library.arguments.structure import Results
-from oplib.library.carrier.shape_evaluation import eval_shape
+from oplib.library.jax_primitives.shape_evaluation import eval_shape
 from oplib.library.kernels.fake_kernel import compare_with_fake
 from oplib.library.kernels.running import run_kernel, trace_kernel
 from oplib.tensor import Tensor

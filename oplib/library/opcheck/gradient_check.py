@@ -16,7 +16,7 @@ from oplib.autograd.gradcheck.coordinates import count_coordinates
 from oplib.autograd.gradcheck.problem import Problem, to_double
 from oplib.autograd.gradcheck.second import gradgradcheck
 from oplib.errors import MissingRuleError
-from oplib.library.records.sites import find_definition
+from oplib.library.op_records.sites import find_definition
 from oplib.tensor import Tensor
 
 from .comparison import Tolerance, require_equal

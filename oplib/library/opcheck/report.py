@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from oplib.library.objects.description import OpDescription, name_site
+from oplib.library.op_objects.description import OpDescription, name_site
 from oplib.markup import escape, make_page
 
 Matrix = np.ndarray[Any, Any]

@@ -16,7 +16,7 @@ from oplib.library.arguments.layout import make_layout
 from oplib.library.arguments.plain_conversions import is_array
 from oplib.library.arguments.recording import unbox
 from oplib.library.arguments.trees import is_tree_leaf
-from oplib.library.objects.overload import OpOverload
+from oplib.library.op_objects.overload import OpOverload
 from oplib.tensor import Tensor, needs_grad
 from oplib.tensor.random.generator import is_key
 

@@ -9,7 +9,7 @@ from oplib.autograd.nodes.edges import walk_nodes
 from oplib.autograd.user_functions.function_node import BackwardCFunction
 from oplib.errors import AutogradError, OpMismatchError, ResultError, describe
 from oplib.library.kernels.tensor_kernel import find_tensors
-from oplib.library.records.record import Derivative, Tag
+from oplib.library.op_records.record import Derivative, Tag
 from oplib.tensor import Tensor
 
 from .comparison import Tolerance, find_difference

@@ -9,14 +9,14 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 
 from oplib.errors import RegistrationTypeError, RegistrationValueError, UnknownOperatorError, describe
 from oplib.library.infer_schema import infer_function_schema, infer_kind, takes_anything
-from oplib.library.objects.jax_names import explain_option
-from oplib.library.objects.overload import OpOverload
-from oplib.library.records.contribution import FOREVER, Kernel, Slot
-from oplib.library.records.platforms import DeviceTypes, find_slots
-from oplib.library.records.qualname import LocalQualname, Qualname, check_namespace, parse_qualname
-from oplib.library.records.record import Definition, Derivative, Function, JvpRule, Tag
-from oplib.library.records.sites import find_site
-from oplib.library.records.tags import Tags, to_tags
+from oplib.library.op_objects.jax_names import explain_option
+from oplib.library.op_objects.overload import OpOverload
+from oplib.library.op_records.contribution import FOREVER, Kernel, Slot
+from oplib.library.op_records.platforms import DeviceTypes, find_slots
+from oplib.library.op_records.qualname import LocalQualname, Qualname, check_namespace, parse_qualname
+from oplib.library.op_records.record import Definition, Derivative, Function, JvpRule, Tag
+from oplib.library.op_records.sites import find_site
+from oplib.library.op_records.tags import Tags, to_tags
 from oplib.library.schema import FunctionSchema, parse_schema
 from oplib.tracebacks import entry_point
 

@@ -11,11 +11,11 @@ import jax
 import numpy as np
 
 from oplib.errors import RegistrationError
-from oplib.library.objects.description import OpDescription
-from oplib.library.objects.overload import OpOverload, Redirecting, find_overload
-from oplib.library.objects.signature import LateDocstring
-from oplib.library.records.platforms import find_slot
-from oplib.library.records.record import Tag
+from oplib.library.op_objects.description import OpDescription
+from oplib.library.op_objects.overload import OpOverload, Redirecting, find_overload
+from oplib.library.op_objects.signature import LateDocstring
+from oplib.library.op_records.platforms import find_slot
+from oplib.library.op_records.record import Tag
 from oplib.library.schema import FunctionSchema
 from oplib.tensor import Tensor
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from oplib.errors import RegistrationTypeError, RegistrationValueError
-from oplib.library.records.platforms import find_key, find_slots
-from oplib.library.records.qualname import check_namespace, parse_qualname
-from oplib.library.records.record import Function
-from oplib.library.records.sites import find_site
-from oplib.library.records.tags import Tags
+from oplib.library.op_records.platforms import find_key, find_slots
+from oplib.library.op_records.qualname import check_namespace, parse_qualname
+from oplib.library.op_records.record import Function
+from oplib.library.op_records.sites import find_site
+from oplib.library.op_records.tags import Tags
 from oplib.tracebacks import entry_point
 
 from .library import Library, enter_kernel, enter_op, find_owner

@@ -7,18 +7,18 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast, overload
 
 from oplib.errors import MissingRuleError, RegistrationError, RegistrationValueError
-from oplib.library.objects.overload import Op, OpOverload, resolve_existing_op
-from oplib.library.records.contribution import (
+from oplib.library.op_objects.overload import Op, OpOverload, resolve_existing_op
+from oplib.library.op_records.contribution import (
     KERNEL_SLOTS,
     Contribution,
     Contributions,
     KernelSlot,
     find_newest,
 )
-from oplib.library.records.platforms import DeviceTypes, find_slot, find_slots, list_slots
-from oplib.library.records.qualname import Qualname
-from oplib.library.records.record import Function, Tag
-from oplib.library.records.sites import find_site
+from oplib.library.op_records.platforms import DeviceTypes, find_slot, find_slots, list_slots
+from oplib.library.op_records.qualname import Qualname
+from oplib.library.op_records.record import Function, Tag
+from oplib.library.op_records.sites import find_site
 from oplib.tracebacks import entry_point
 
 from .library import Library, enter_kernel, resolve_target

@@ -17,8 +17,8 @@ from oplib.errors import (
     describe,
 )
 from oplib.library.infer_schema import infer_kind
-from oplib.library.objects.overload import Op, OpOverload, resolve_op
-from oplib.library.records.contribution import (
+from oplib.library.op_objects.overload import Op, OpOverload, resolve_op
+from oplib.library.op_records.contribution import (
     FOREVER,
     KERNEL_SLOTS,
     AutocastSlot,
@@ -29,11 +29,16 @@ from oplib.library.records.contribution import (
     Owner,
     find_newest,
 )
-from oplib.library.records.platforms import find_key
-from oplib.library.records.qualname import Qualname, check_namespace, parse_qualname, require_same_namespace
-from oplib.library.records.record import Definition, Function
-from oplib.library.records.sites import find_site
-from oplib.library.records.tags import Tags, to_tags
+from oplib.library.op_records.platforms import find_key
+from oplib.library.op_records.qualname import (
+    Qualname,
+    check_namespace,
+    parse_qualname,
+    require_same_namespace,
+)
+from oplib.library.op_records.record import Definition, Function
+from oplib.library.op_records.sites import find_site
+from oplib.library.op_records.tags import Tags, to_tags
 from oplib.library.schema import parse_schema
 from oplib.tracebacks import entry_point
 

@@ -17,11 +17,11 @@ from weakref import WeakSet
 import jax
 
 from oplib.errors import RegistrationError
-from oplib.library.calls.overload_call import build_call
-from oplib.library.objects.deferral import settle, settle_all
-from oplib.library.objects.namespace import publish, withdraw
-from oplib.library.objects.overload import OpOverload, overloads
-from oplib.library.records.contribution import (
+from oplib.library.dispatch.overload_call import build_call
+from oplib.library.op_objects.deferral import settle, settle_all
+from oplib.library.op_objects.namespace import publish, withdraw
+from oplib.library.op_objects.overload import OpOverload, overloads
+from oplib.library.op_records.contribution import (
     FOREVER,
     Contribution,
     Contributions,
@@ -30,8 +30,8 @@ from oplib.library.records.contribution import (
     compose_record,
     find_newest,
 )
-from oplib.library.records.qualname import LocalQualname, Qualname
-from oplib.library.records.sites import Site, find_definition, find_origin, find_site
+from oplib.library.op_records.qualname import LocalQualname, Qualname
+from oplib.library.op_records.sites import Site, find_definition, find_origin, find_site
 
 
 class Snapshot(NamedTuple):

@@ -10,11 +10,11 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from oplib.errors import RegistrationError, RegistrationValueError
 from oplib.library.autocast.settings import find_device_type
-from oplib.library.axes.sharding_rule import check_sharding_rule
-from oplib.library.objects.overload import Op, OpOverload
-from oplib.library.records.contribution import AUTOCAST_SLOTS, FOREVER, Owner, Slot
-from oplib.library.records.record import Derivative, Function, JvpRule
-from oplib.library.records.sites import find_definition, find_site
+from oplib.library.batching_and_sharding.sharding_rule import check_sharding_rule
+from oplib.library.op_objects.overload import Op, OpOverload
+from oplib.library.op_records.contribution import AUTOCAST_SLOTS, FOREVER, Owner, Slot
+from oplib.library.op_records.record import Derivative, Function, JvpRule
+from oplib.library.op_records.sites import find_definition, find_site
 from oplib.tensor.dtypes.rules import find_dtype
 from oplib.tracebacks import entry_point
 

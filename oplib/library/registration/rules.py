@@ -14,16 +14,16 @@ from oplib.errors import (
 )
 from oplib.hooks import refuse_later
 from oplib.library.infer_schema import infer_kind
-from oplib.library.records.contribution import (
+from oplib.library.op_records.contribution import (
     Contributions,
     Kernel,
     find_kind,
     find_newest,
 )
-from oplib.library.records.platforms import find_device_index
-from oplib.library.records.qualname import Qualname
-from oplib.library.records.record import Definition, Derivative, Function, Record, Tag
-from oplib.library.records.tags import check_tags
+from oplib.library.op_records.platforms import find_device_index
+from oplib.library.op_records.qualname import Qualname
+from oplib.library.op_records.record import Definition, Derivative, Function, Record, Tag
+from oplib.library.op_records.tags import check_tags
 from oplib.library.schema import BaseType, FunctionSchema, has_kwarg_only_tensors
 
 _NUMBERS = ("float", "int", "Scalar")

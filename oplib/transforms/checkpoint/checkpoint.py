@@ -10,7 +10,7 @@ from typing import Any
 
 from jax.core import Tracer
 
-from oplib.autograd.saved.hooks import active_pairs
+from oplib.autograd.saved_tensors.hooks import active_pairs
 from oplib.errors import ArgumentTypeError, ArgumentValueError
 from oplib.modes import modes
 from oplib.tensor import Tensor

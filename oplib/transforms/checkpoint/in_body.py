@@ -17,7 +17,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 from oplib.autograd.array_functions.array_function import ArrayFunction
 from oplib.autograd.tangents import carries_tangents
-from oplib.library.objects.observers import ObservedCall, map_arrays, observing
+from oplib.library.op_objects.observers import ObservedCall, map_arrays, observing
 from oplib.modes import modes
 from oplib.protocols import AnyFunction
 from oplib.pytree import tree_flatten, tree_unflatten

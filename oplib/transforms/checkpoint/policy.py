@@ -12,10 +12,10 @@ from typing import Any, cast
 import jax
 from jax.core import Tracer
 
-from oplib.autograd.saved.hooks import HookPair, pack_through, unpack_through
+from oplib.autograd.saved_tensors.hooks import HookPair, pack_through, unpack_through
 from oplib.errors import ArgumentValueError, CheckpointError, RegistrationTypeError, describe
-from oplib.library.objects.observers import ObservedCall, map_arrays, observing
-from oplib.library.objects.overload import OpOverload
+from oplib.library.op_objects.observers import ObservedCall, map_arrays, observing
+from oplib.library.op_objects.overload import OpOverload
 from oplib.tensor import box
 
 from .region_contexts import RepeatedContext

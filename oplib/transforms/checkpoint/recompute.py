@@ -22,7 +22,7 @@ from oplib.autograd import enable_grad
 from oplib.autograd.graph import saved_tensors_hooks
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.recording.view import has_lost_history
-from oplib.autograd.saved.saved_tensor import SavedTensor
+from oplib.autograd.saved_tensors.saved_tensor import SavedTensor
 from oplib.errors import CheckpointError
 from oplib.library.autocast.settings import AutocastScope
 from oplib.modes import modes

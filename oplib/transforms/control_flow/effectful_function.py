@@ -11,7 +11,7 @@ import jax
 from oplib.autograd.array_functions.array_function import Arrays, Mask
 from oplib.autograd.array_functions.residual_function import ResidualFunction, linearize
 from oplib.errors import TracingError
-from oplib.library.axes.bodies import find_bodies
+from oplib.library.batching_and_sharding.bodies import find_bodies
 
 _CALLBACKS = frozenset({"io_callback", "debug_callback", "debug_print"})
 

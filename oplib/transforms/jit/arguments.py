@@ -15,8 +15,8 @@ import jax
 import numpy as np
 
 from oplib.errors import ArgumentTypeError, describe
-from oplib.library.objects.namespace import OpOverloadPacket
-from oplib.library.objects.overload import OpOverload
+from oplib.library.op_objects.namespace import OpOverloadPacket
+from oplib.library.op_objects.overload import OpOverload
 from oplib.protocols import AnyFunction, Values
 from oplib.pytree import TreeSpec, tree_flatten_dataclasses, tree_unflatten
 from oplib.tensor import Generator, Storage, Tensor, box

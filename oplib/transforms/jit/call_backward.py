@@ -21,9 +21,9 @@ from oplib.autograd.nodes.node import NOBODY, Gradients, TapeNode
 from oplib.autograd.recording.formula_node import FormulaNode
 from oplib.autograd.recording.lazy_edges import find_links
 from oplib.autograd.recording.origins import enter_node
-from oplib.autograd.saved.hooks import HookPair, active_pairs
-from oplib.autograd.saved.saved_tensor import SavedTensor, second_pass_error
-from oplib.autograd.saved.slots import SavedSlots, is_python_number
+from oplib.autograd.saved_tensors.hooks import HookPair, active_pairs
+from oplib.autograd.saved_tensors.saved_tensor import SavedTensor, second_pass_error
+from oplib.autograd.saved_tensors.slots import SavedSlots, is_python_number
 from oplib.errors import AutogradError, TracingError
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor, box

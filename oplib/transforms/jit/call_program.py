@@ -11,9 +11,9 @@ import jax
 
 from oplib.autograd.array_functions.array_function import make_gather
 from oplib.autograd.array_functions.masks import find_true, pick_given
-from oplib.autograd.saved.hooks import KEEP_VALUES
+from oplib.autograd.saved_tensors.hooks import KEEP_VALUES
 from oplib.generated_code import fill_template, refer
-from oplib.library.axes.bodies import calls_any
+from oplib.library.batching_and_sharding.bodies import calls_any
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.devices.layout import find_spread, replicate_on_mesh

@@ -12,7 +12,7 @@ from jax.core import Tracer
 
 from oplib.autograd.recording.view import StaleView, has_lost_history
 from oplib.errors import TracingError
-from oplib.library.records.sites import find_definition
+from oplib.library.op_records.sites import find_definition
 from oplib.protocols import Values
 from oplib.pytree import tree_flatten_dataclasses
 from oplib.tensor import Generator, Storage, Tensor

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oplib.autograd.recording.view import has_lost_history
-from oplib.library.objects.overload import OpOverload
+from oplib.library.op_objects.overload import OpOverload
 from oplib.tensor import Generator, Tensor
 from oplib.tracebacks import is_own
 

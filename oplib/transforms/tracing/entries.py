@@ -9,7 +9,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from oplib.library.objects.overload import OpOverload
+from oplib.library.op_objects.overload import OpOverload
 from oplib.tensor import Tensor
 from oplib.tensor.methods.copying import users_attributes
 from oplib.tracebacks import is_own

@@ -9,7 +9,7 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-from oplib.library.objects.namespace import find_packet, ops
+from oplib.library.op_objects.namespace import find_packet, ops
 
 from .entries import list_codes, list_imports
 

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Generator, Iterable
 from typing import Any
 
-from oplib.autograd.saved.hooks import KEEP_VALUES
+from oplib.autograd.saved_tensors.hooks import KEEP_VALUES
 from oplib.modes import modes
 from oplib.tensor import Tensor
 from oplib.tensor.jax_node import register_kind

@@ -24,9 +24,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from oplib.library.objects.namespace import OpOverloadPacket, OpsNamespaces
-from oplib.library.objects.overload import OpOverload
-from oplib.library.records.record import Record
+from oplib.library.op_objects.namespace import OpOverloadPacket, OpsNamespaces
+from oplib.library.op_objects.overload import OpOverload
+from oplib.library.op_records.record import Record
 from oplib.tensor import Generator, Tensor, default_generator
 from oplib.tensor.methods.copying import users_attributes
 from oplib.tracebacks import is_own

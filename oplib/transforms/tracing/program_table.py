@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import jax
 
 from oplib.autograd.array_functions.width import x64
-from oplib.autograd.saved.mutation import is_mutation_allowed
+from oplib.autograd.saved_tensors.mutation import is_mutation_allowed
 from oplib.modes import modes
 from oplib.tensor.dtypes.rules import defaults
 

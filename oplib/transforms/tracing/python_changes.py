@@ -22,7 +22,7 @@ from jax.core import Tracer
 
 from oplib.config import config
 from oplib.errors import TracingError
-from oplib.library.axes.bodies import find_bodies
+from oplib.library.batching_and_sharding.bodies import find_bodies
 from oplib.modes import ModeState, modes
 from oplib.pytree import tree_leaves, tree_structure
 from oplib.tensor import get_default_dtype, set_default_dtype

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from oplib.errors import ArgumentValueError, DataTypeError, DimensionError, describe
 from oplib.frozen import frozen
-from oplib.library.carrier.unmapped_values import UnmappedValue
+from oplib.library.jax_primitives.unmapped_values import UnmappedValue
 from oplib.pytree import TreeSpec, tree_flatten
 from oplib.tensor import Tensor, upcalls
 

@@ -21,10 +21,10 @@ from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.nodes.node import TapeNode
 from oplib.autograd.recording.in_place import write_in_place
 from oplib.autograd.recording.origins import number_node
-from oplib.autograd.saved.saved_tensor import link
+from oplib.autograd.saved_tensors.saved_tensor import link
 from oplib.autograd.tangents import find_tangent, set_tangent
 from oplib.errors import AutogradError, TracingError, describe
-from oplib.library.carrier.unmapped_values import UnmappedValue
+from oplib.library.jax_primitives.unmapped_values import UnmappedValue
 from oplib.modes import modes
 from oplib.tensor import Tensor, upcalls
 from oplib.tensor.inference import InferenceTensor

@@ -26,9 +26,9 @@ from oplib.autograd.nodes.gradient_representation import ARRAYS, choose_represen
 from oplib.autograd.nodes.hook_kinds import after, runs_python
 from oplib.autograd.nodes.node import NOBODY, Edge, SavedArray, SavedState, TapeNode
 from oplib.autograd.recording.formula_node import FormulaNode
-from oplib.autograd.saved.saved_tensor import link, second_pass_error
+from oplib.autograd.saved_tensors.saved_tensor import link, second_pass_error
 from oplib.errors import AutogradError
-from oplib.library.carrier.program_key import read_program
+from oplib.library.jax_primitives.program_key import read_program
 from oplib.modes import modes
 from oplib.tensor import Tensor
 

@@ -20,9 +20,9 @@ from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge
 from oplib.autograd.nodes.creation import tell_creation
 from oplib.autograd.nodes.gradient_representation import ARRAYS, is_tracer_class
 from oplib.autograd.nodes.node import FIRST, NOBODY, Edge, SavedArray, SavedState, TapeNode
-from oplib.autograd.saved.saved_tensor import link
+from oplib.autograd.saved_tensors.saved_tensor import link
 from oplib.autograd.tangents import TangentSlot
-from oplib.library.carrier.unmapped_values import UnmappedValue, read_unmapped
+from oplib.library.jax_primitives.unmapped_values import UnmappedValue, read_unmapped
 from oplib.modes import modes
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.inference import InferenceStorage

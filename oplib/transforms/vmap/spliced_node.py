@@ -26,8 +26,8 @@ from oplib.autograd.recording.origins import number_node
 from oplib.autograd.tangents import find_tangent, freeze_tensor, set_tangent
 from oplib.autograd.user_functions.vmap import call_own_rule, uses_own_rule
 from oplib.errors import AutogradError, DimensionError, describe
-from oplib.library.carrier.unmapped_values import UnmappedValue, call_unmapped, read_unmapped
-from oplib.library.carrier.vmap_rule import VmapInfo
+from oplib.library.jax_primitives.unmapped_values import UnmappedValue, call_unmapped, read_unmapped
+from oplib.library.jax_primitives.vmap_rule import VmapInfo
 from oplib.modes import modes
 from oplib.protocols import Values
 from oplib.pytree import tree_flatten, tree_unflatten

@@ -16,7 +16,7 @@ from oplib.autograd.array_functions.liveness import (
     find_forwarded,
     find_live_inputs,
 )
-from oplib.library.axes.bodies import find_bodies
+from oplib.library.batching_and_sharding.bodies import find_bodies
 
 
 def jaxpr_of(function: Any, count: int) -> Any:

@@ -15,7 +15,7 @@ from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.hook_kinds import HookKind
 from oplib.autograd.nodes.node import NOBODY, SavedArray, SavedState, TapeNode
 from oplib.autograd.recording.origins import number_node
-from oplib.autograd.saved.saved_tensor import second_pass_error
+from oplib.autograd.saved_tensors.saved_tensor import second_pass_error
 from oplib.errors import AutogradError, SavedTensorError
 from oplib.modes import modes
 from oplib.utils.checkpoint import checkpoint

@@ -5,8 +5,8 @@ import inspect
 
 import pytest
 
-from oplib.builtin.functions.families import COMPOSED
-from oplib.builtin.functions.registry import FFT, FUNCTIONS, LINALG
+from oplib.builtin.public_functions.families import COMPOSED
+from oplib.builtin.public_functions.registry import FFT, FUNCTIONS, LINALG
 from oplib.builtin.rows.parameters import takes_further_names
 
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oplib.builtin.functions.families import ROWS
+from oplib.builtin.public_functions.families import ROWS
 from oplib.builtin.rows.row import Row
 from oplib.library import OpOverload
 from oplib.library.arguments.binding import Binder
-from oplib.library.objects.overload import list_overloads
+from oplib.library.op_objects.overload import list_overloads
 from oplib.tensor import Tensor
 from tests.builtin.samples.drawing import Sample, to_complex
 from tests.builtin.samples.samples import find_samples

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.builtin.functions.registry import FUNCTIONS, IN_PLACE, TAKING_OUT
+from oplib.builtin.public_functions.registry import FUNCTIONS, IN_PLACE, TAKING_OUT
 from oplib.tensor import Tensor
 from tests.builtin.samples.drawing import Sample
 

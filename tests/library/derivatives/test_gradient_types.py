@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 from oplib.errors import AutogradError
 from oplib.library import custom_op
-from tests.library.axes.shards import make_mesh
+from tests.library.batching_and_sharding.shards import make_mesh
 
 pytestmark = [pytest.mark.devices(8), pytest.mark.spec("D.31")]
 X, W = jnp.arange(1.0, 9.0), jnp.float32(2.0)

@@ -14,9 +14,9 @@ from jax.experimental import pallas as pl
 import oplib
 from oplib.errors import MissingRuleError, ResultError, TracingError
 from oplib.library import custom_op, refresh
-from oplib.library.calls.fast_key import is_eligible
+from oplib.library.dispatch.fast_key import is_eligible
 from oplib.library.kernels.kernel_choice import find_kernel, find_platform_kernels
-from oplib.library.records.platforms import list_platforms, list_slots, name_platform
+from oplib.library.op_records.platforms import list_platforms, list_slots, name_platform
 
 X = jnp.array([1.0, 2.0])
 

@@ -8,7 +8,7 @@ from jax.sharding import PartitionSpec as P
 
 from oplib.errors import ResultError
 from oplib.library import custom_op
-from tests.library.axes.shards import make_mesh
+from tests.library.batching_and_sharding.shards import make_mesh
 
 pytestmark = pytest.mark.devices(8)
 X, W = jnp.arange(1.0, 9.0), jnp.float32(2.0)

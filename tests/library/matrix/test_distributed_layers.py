@@ -13,7 +13,7 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 from oplib.library import custom_op
-from tests.library.axes.shards import make_mesh
+from tests.library.batching_and_sharding.shards import make_mesh
 
 pytestmark = [pytest.mark.devices(4), pytest.mark.spec("D.31")]
 COUNT, WIDTH = 4, 8

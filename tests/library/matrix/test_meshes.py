@@ -11,7 +11,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 from oplib.library import custom_op
-from tests.library.axes.shards import make_mesh, read_collectives
+from tests.library.batching_and_sharding.shards import make_mesh, read_collectives
 from tests.library.matrix.marked import Marked, by_both, sum_of
 
 pytestmark = pytest.mark.devices(8)

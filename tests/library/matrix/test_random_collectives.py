@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 from oplib.errors import AutogradError
 from oplib.library import custom_op
 from tests import seed
-from tests.library.axes.shards import make_mesh
+from tests.library.batching_and_sharding.shards import make_mesh
 
 pytestmark = [pytest.mark.devices(4), pytest.mark.slow]
 COUNT = 4

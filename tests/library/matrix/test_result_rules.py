@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 import oplib
 from oplib.errors import AutogradError, RegistrationValueError, ResultError
 from oplib.library import Context, CustomOpDef, custom_op, opcheck
-from tests.library.axes.shards import X as GRID, make_mesh, put, read_collectives
+from tests.library.batching_and_sharding.shards import X as GRID, make_mesh, put, read_collectives
 from tests.library.matrix.result_trees import Kept, Pair
 
 pytestmark = pytest.mark.spec("D.33")

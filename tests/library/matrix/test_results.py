@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 import oplib
 from oplib.autograd import forward_ad, gradcheck, gradgradcheck
 from oplib.library import CustomOpDef, opcheck
-from tests.library.axes.shards import make_mesh
+from tests.library.batching_and_sharding.shards import make_mesh
 from tests.library.matrix.result_trees import FORMS, KINDS, W, X, compute, list_arrays, make_op
 
 pytestmark = pytest.mark.spec("D.33")

@@ -13,7 +13,7 @@ import pytest
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
-from tests.library.axes.shards import make_mesh
+from tests.library.batching_and_sharding.shards import make_mesh
 from tests.library.matrix.collective_ops import AXIS, COUNT, PROGRAMS, make_control, make_op
 
 pytestmark = [pytest.mark.devices(COUNT), pytest.mark.spec("D.31")]

@@ -16,7 +16,7 @@ from oplib import Tensor
 from oplib.autograd import grad
 from oplib.errors import ResultError, TracingError
 from oplib.library import custom_op
-from tests.library.axes.shards import make_mesh
+from tests.library.batching_and_sharding.shards import make_mesh
 
 pytestmark = [pytest.mark.devices(8), pytest.mark.spec("D.31")]
 X, W = jnp.arange(1.0, 9.0), jnp.float32(2.0)

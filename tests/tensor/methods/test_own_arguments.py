@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import oplib
-from oplib.builtin.functions.registry import METHODS
+from oplib.builtin.public_functions.registry import METHODS
 from oplib.errors import ArgumentError
 from oplib.tensor import Tensor, tensor, upcalls
 from oplib.tensor.methods.own_arguments import TensorMethods

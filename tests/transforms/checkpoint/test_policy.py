@@ -10,7 +10,7 @@ import pytest
 
 import oplib
 from oplib.errors import ArgumentValueError, CheckpointError, RegistrationTypeError
-from oplib.library.objects.observers import observing
+from oplib.library.op_objects.observers import observing
 from oplib.utils.checkpoint import (
     SAC_IGNORED_OPS,
     CheckpointPolicy,

@@ -10,7 +10,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 from tests.documents import ROOT
-from tests.library.axes.test_sharding_processes import find_free_port
+from tests.library.batching_and_sharding.test_sharding_processes import find_free_port
 from tests.transforms.jit.mlp import HIDDEN, Training
 
 pytestmark = pytest.mark.spec("J.14")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from oplib.builtin.checks.value_checks import check_index_range
+from oplib.builtin.argument_checks.value_checks import check_index_range
 from oplib.builtin.composed.wider_signatures import shorten_rows
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from oplib.builtin.kernels.windows import check_input_rank
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.rows.row import Function
+from oplib.builtin.shared_kernels.windows import check_input_rank
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import read_known
 from oplib.errors import ArgumentError, ArgumentValueError

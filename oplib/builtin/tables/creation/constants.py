@@ -7,8 +7,8 @@ from typing import Any
 
 from jax import lax
 
-from oplib.builtin.kernels.promotion import broadcast_to, convert_saturated
 from oplib.builtin.rows.row import Row, constant
+from oplib.builtin.shared_kernels.promotion import broadcast_to, convert_saturated
 from oplib.errors import ArgumentError
 from oplib.tensor.dtypes.rules import COMPLEX
 

@@ -17,9 +17,9 @@ import numpy as np
 from jax import lax
 
 from oplib.autograd.array_functions.array_types import match_type
-from oplib.builtin.kernels.dtype_classes import classify
-from oplib.builtin.kernels.promotion import broadcast, broadcast_to, to_dtype_of
 from oplib.builtin.rows.row import Row, constant
+from oplib.builtin.shared_kernels.dtype_classes import classify
+from oplib.builtin.shared_kernels.promotion import broadcast, broadcast_to, to_dtype_of
 from oplib.errors import ArgumentError, UnsupportedDtypeError
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes

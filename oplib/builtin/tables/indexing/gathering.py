@@ -7,8 +7,9 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.dims import find_dim
-from oplib.builtin.kernels.index_rules import (
+from oplib.builtin.rows.row import NetworkRow, Row, constant
+from oplib.builtin.shared_kernels.dims import find_dim
+from oplib.builtin.shared_kernels.index_rules import (
     check_filled,
     check_fit,
     check_index,
@@ -17,8 +18,7 @@ from oplib.builtin.kernels.index_rules import (
     take_items,
     take_slices,
 )
-from oplib.builtin.kernels.promotion import broadcast_to, get_items
-from oplib.builtin.rows.row import NetworkRow, Row, constant
+from oplib.builtin.shared_kernels.promotion import broadcast_to, get_items
 from oplib.errors import ArgumentError, DimensionError
 from oplib.tensor import default_int_dtype
 from oplib.tensor.devices.layout import find_explicit_mesh

@@ -9,10 +9,16 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.dims import find_dim
-from oplib.builtin.kernels.index_rules import check_fit, check_index, check_vector, list_indices
-from oplib.builtin.kernels.promotion import compute_dtype, find_common_shape, in_single, is_integral, strong
 from oplib.builtin.rows.row import SELECTED, Row
+from oplib.builtin.shared_kernels.dims import find_dim
+from oplib.builtin.shared_kernels.index_rules import check_fit, check_index, check_vector, list_indices
+from oplib.builtin.shared_kernels.promotion import (
+    compute_dtype,
+    find_common_shape,
+    in_single,
+    is_integral,
+    strong,
+)
 from oplib.errors import ArgumentError, DimensionError, UnsupportedDtypeError
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes

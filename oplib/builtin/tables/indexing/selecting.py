@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from oplib.builtin.kernels import view_rules as rules
-from oplib.builtin.kernels.index_rules import take_slices
-from oplib.builtin.kernels.promotion import broadcast_to, find_common_shape, get_items
 from oplib.builtin.rows.row import Row
+from oplib.builtin.shared_kernels import view_rules as rules
+from oplib.builtin.shared_kernels.index_rules import take_slices
+from oplib.builtin.shared_kernels.promotion import broadcast_to, find_common_shape, get_items
 from oplib.builtin.tables.creation.constants import store
 from oplib.errors import ArgumentError, DimensionError
 from oplib.tensor.dtypes import names as dtypes

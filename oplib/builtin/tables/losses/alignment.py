@@ -8,8 +8,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import in_single, strong
 from oplib.builtin.rows.row import LossRow
+from oplib.builtin.shared_kernels.promotion import in_single, strong
 from oplib.errors import ArgumentError
 from oplib.tensor.dtypes import names as dtypes
 

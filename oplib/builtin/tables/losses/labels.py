@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.autograd.array_functions.masks import pick_given
-from oplib.builtin.kernels.index_rules import take_slices
-from oplib.builtin.kernels.promotion import broadcast_to, check_dtypes, in_single, meet, strong
 from oplib.builtin.rows.row import LossRow
+from oplib.builtin.shared_kernels.index_rules import take_slices
+from oplib.builtin.shared_kernels.promotion import broadcast_to, check_dtypes, in_single, meet, strong
 from oplib.errors import ArgumentError, ArgumentValueError, DimensionError
 from oplib.tensor.dtypes.rules import COMPLEX
 

@@ -8,8 +8,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import in_single, meet, to_floating
 from oplib.builtin.rows.row import LossRow
+from oplib.builtin.shared_kernels.promotion import in_single, meet, to_floating
 from oplib.errors import ArgumentValueError, UnsupportedDtypeError
 from oplib.tensor.dtypes.rules import COMPLEX
 

@@ -7,7 +7,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import (
+from oplib.builtin.rows.row import SELECTED, LossRow
+from oplib.builtin.shared_kernels.promotion import (
     broadcast,
     broadcast_to,
     find_common_shape,
@@ -16,7 +17,6 @@ from oplib.builtin.kernels.promotion import (
     promote_operands,
     to_floating,
 )
-from oplib.builtin.rows.row import SELECTED, LossRow
 from oplib.builtin.tables.reductions.moments import compute_norm
 from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedDtypeError
 from oplib.tensor.dtypes import names as dtypes

@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.dims import find_dims
-from oplib.builtin.kernels.index_rules import take_slices
-from oplib.builtin.kernels.promotion import (
+from oplib.builtin.rows.row import LossRow
+from oplib.builtin.shared_kernels.dims import find_dims
+from oplib.builtin.shared_kernels.index_rules import take_slices
+from oplib.builtin.shared_kernels.promotion import (
     broadcast,
     check_dtypes,
     in_single,
@@ -20,7 +21,6 @@ from oplib.builtin.kernels.promotion import (
     promote_operands,
     strong,
 )
-from oplib.builtin.rows.row import LossRow
 from oplib.builtin.tables.pointwise.arithmetic_operators import find_size
 from oplib.builtin.tables.reductions.moments import compute_norm
 from oplib.errors import ArgumentError, ArgumentValueError, DimensionError

@@ -9,16 +9,16 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.dims import find_dim
-from oplib.builtin.kernels.dtype_classes import classify
-from oplib.builtin.kernels.promotion import (
+from oplib.builtin.rows.row import DecompositionRow, LinalgRow, Row
+from oplib.builtin.shared_kernels.dims import find_dim
+from oplib.builtin.shared_kernels.dtype_classes import classify
+from oplib.builtin.shared_kernels.promotion import (
     broadcast_batches,
     check_dtypes,
     find_largest,
     find_smallest,
     in_single,
 )
-from oplib.builtin.rows.row import DecompositionRow, LinalgRow, Row
 from oplib.builtin.tables.reductions.moments import compute_norm
 from oplib.errors import ArgumentError, DimensionError
 from oplib.importing import LateImports

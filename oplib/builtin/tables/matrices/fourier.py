@@ -10,9 +10,9 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.dims import find_dim, find_dims
-from oplib.builtin.kernels.promotion import to_floating
 from oplib.builtin.rows.row import Row
+from oplib.builtin.shared_kernels.dims import find_dim, find_dims
+from oplib.builtin.shared_kernels.promotion import to_floating
 from oplib.errors import ArgumentError, DimensionError
 from oplib.tensor.dtypes.rules import COMPLEX
 

@@ -18,11 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from oplib.builtin.kernels.promotion import broadcast_batches, is_integral, strong
 from oplib.builtin.rows.row import LinalgRow
+from oplib.builtin.shared_kernels.promotion import broadcast_batches, is_integral, strong
 from oplib.errors import ArgumentError
 from oplib.library import Derivative
-from oplib.library.axes.varying import match_varying
+from oplib.library.batching_and_sharding.varying import match_varying
 from oplib.tensor.dtypes import names as dtypes
 
 from .decompositions import check_matrix, check_system

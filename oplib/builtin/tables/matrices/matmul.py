@@ -7,8 +7,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from oplib.builtin.kernels.promotion import broadcast_to, check_dtypes, find_common_shape
 from oplib.builtin.rows.row import ProductRow
+from oplib.builtin.shared_kernels.promotion import broadcast_to, check_dtypes, find_common_shape
 from oplib.errors import ArgumentError, describe
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.dims import find_dim
-from oplib.builtin.kernels.promotion import (
+from oplib.builtin.rows.row import NetworkRow, ProductRow, Row
+from oplib.builtin.shared_kernels.dims import find_dim
+from oplib.builtin.shared_kernels.promotion import (
     broadcast,
     broadcast_batches,
     check_dtypes,
@@ -23,7 +24,6 @@ from oplib.builtin.kernels.promotion import (
     strong,
     sum_items,
 )
-from oplib.builtin.rows.row import NetworkRow, ProductRow, Row
 from oplib.builtin.tables.reductions.moments import (
     compute_distances,
     compute_distances_by_rows,

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import check_dtypes, find_common_shape, strong
 from oplib.builtin.rows.row import Row
+from oplib.builtin.shared_kernels.promotion import check_dtypes, find_common_shape, strong
 from oplib.errors import ArgumentError
 from oplib.tensor import default_int_dtype
 from oplib.tensor.shapes.symbolic import has_symbols

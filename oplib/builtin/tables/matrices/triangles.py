@@ -7,10 +7,10 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import broadcast_batches, check_dtypes, is_integral
 from oplib.builtin.rows.row import DecompositionRow, LinalgRow, Row
+from oplib.builtin.shared_kernels.promotion import broadcast_batches, check_dtypes, is_integral
 from oplib.errors import ArgumentError
-from oplib.library.axes.varying import match_varying
+from oplib.library.batching_and_sharding.varying import match_varying
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 

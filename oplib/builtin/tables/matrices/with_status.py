@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.builtin.rows.row import DecompositionRow
-from oplib.library.axes.varying import match_varying
+from oplib.library.batching_and_sharding.varying import match_varying
 from oplib.tensor.dtypes import names as dtypes
 
 from .decompositions import cholesky, solve

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import in_single, strong
 from oplib.builtin.rows.row import Function, NetworkRow, Row
+from oplib.builtin.shared_kernels.promotion import in_single, strong
 from oplib.errors import ArgumentError, ArgumentValueError
 
 

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import broadcast_to, check_dtypes, find_common_shape
 from oplib.builtin.rows.row import Row
+from oplib.builtin.shared_kernels.promotion import broadcast_to, check_dtypes, find_common_shape
 from oplib.errors import ArgumentError
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.rules import HALF

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.cpu_forms import compute_on_cpu
-from oplib.builtin.kernels.promotion import check_dtypes, in_single
 from oplib.builtin.rows.row import SELECTED, NetworkRow
+from oplib.builtin.shared_kernels.cpu_forms import compute_on_cpu
+from oplib.builtin.shared_kernels.promotion import check_dtypes, in_single
 from oplib.builtin.tables.reductions.scan import sum_in_tree
 from oplib.errors import ArgumentError, ArgumentValueError
 from oplib.tensor.dtypes import names as dtypes

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from oplib.builtin.kernels.promotion import broadcast_to, check_dtypes, in_single, strong
-from oplib.builtin.kernels.windows import check_numbers, repeat_for_axes
 from oplib.builtin.rows.row import NetworkRow, Row
+from oplib.builtin.shared_kernels.promotion import broadcast_to, check_dtypes, in_single, strong
+from oplib.builtin.shared_kernels.windows import check_numbers, repeat_for_axes
 from oplib.errors import ArgumentError
 from oplib.tensor.devices.layout import find_explicit_mesh
 from oplib.tensor.devices.memory import require_memory

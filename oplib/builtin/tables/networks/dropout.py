@@ -13,9 +13,9 @@ from jax.core import Tracer
 from oplib.autograd.array_functions.array_types import match_type
 from oplib.autograd.recording.in_place import check_may_write, refuse_cast, update_in_place
 from oplib.builtin.in_place import require_tensor_to_write
-from oplib.builtin.kernels.promotion import broadcast_to, strong, to_dtype_of
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.rows.row import Function, NetworkRow, Row
+from oplib.builtin.shared_kernels.promotion import broadcast_to, strong, to_dtype_of
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
 from oplib.library.arguments.plain_conversions import TRACED

@@ -19,8 +19,8 @@ from jax import lax
 
 from oplib.builtin.rows.row import Function, Row
 from oplib.library import Derivative
-from oplib.library.axes.varying import match_varying
-from oplib.library.objects.namespace import ops
+from oplib.library.batching_and_sharding.varying import match_varying
+from oplib.library.op_objects.namespace import ops
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.shapes.symbolic import has_symbols
 

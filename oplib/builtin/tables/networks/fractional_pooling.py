@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from oplib.builtin.kernels.promotion import check_dtypes, strong
-from oplib.builtin.kernels.windows import check_input_rank, check_numbers, repeat_for_axes
 from oplib.builtin.rows.row import Row
+from oplib.builtin.shared_kernels.promotion import check_dtypes, strong
+from oplib.builtin.shared_kernels.windows import check_input_rank, check_numbers, repeat_for_axes
 from oplib.errors import ArgumentError
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.interpolation import weigh_cubic
-from oplib.builtin.kernels.promotion import check_dtypes, in_single, strong
 from oplib.builtin.rows.row import NetworkRow
+from oplib.builtin.shared_kernels.interpolation import weigh_cubic
+from oplib.builtin.shared_kernels.promotion import check_dtypes, in_single, strong
 from oplib.errors import ArgumentError, ArgumentValueError, UnsupportedArgumentError
 
 # Coordinates ------------------------------------------------------------------------------------------------

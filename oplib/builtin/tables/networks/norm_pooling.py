@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from oplib.builtin.kernels.promotion import in_single, is_integral, strong, to_floating
-from oplib.builtin.kernels.windows import repeat_for_axes
 from oplib.builtin.rows.row import NetworkRow, Row
+from oplib.builtin.shared_kernels.promotion import in_single, is_integral, strong, to_floating
+from oplib.builtin.shared_kernels.windows import repeat_for_axes
 from oplib.builtin.tables.reductions.moments import compute_distances, compute_distances_by_rows, take_power
 from oplib.errors import ArgumentError, ArgumentValueError
 from oplib.library import Derivative

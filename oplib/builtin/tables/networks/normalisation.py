@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.dims import find_dim, find_dims
-from oplib.builtin.kernels.promotion import in_single, strong
 from oplib.builtin.rows.row import Row
+from oplib.builtin.shared_kernels.dims import find_dim, find_dims
+from oplib.builtin.shared_kernels.promotion import in_single, strong
 from oplib.builtin.tables.reductions.moments import compute_norm
 from oplib.errors import ArgumentError, DimensionError
 from oplib.library import Derivative

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from oplib.builtin.kernels.interpolation import find_ranges, interpolate
-from oplib.builtin.kernels.promotion import find_largest, get_items, in_single, is_integral, strong
-from oplib.builtin.kernels.windows import Windows, check_input_rank, check_numbers, repeat_for_axes
 from oplib.builtin.rows.row import NetworkRow, Row
+from oplib.builtin.shared_kernels.interpolation import find_ranges, interpolate
+from oplib.builtin.shared_kernels.promotion import find_largest, get_items, in_single, is_integral, strong
+from oplib.builtin.shared_kernels.windows import Windows, check_input_rank, check_numbers, repeat_for_axes
 from oplib.builtin.tables.reductions.sums_and_extrema import find_extremum
 from oplib.errors import ArgumentError, ArgumentValueError
 from oplib.tensor import default_int_dtype

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.dims import find_dim
-from oplib.builtin.kernels.promotion import broadcast_to, check_dtypes, in_single, strong, to_floating
 from oplib.builtin.rows.row import NetworkRow
+from oplib.builtin.shared_kernels.dims import find_dim
+from oplib.builtin.shared_kernels.promotion import broadcast_to, check_dtypes, in_single, strong, to_floating
 from oplib.builtin.tables.pointwise.arithmetic_operators import find_size
 from oplib.errors import ArgumentError
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from jax import lax
 
-from oplib.builtin.kernels.windows import Windows, check_input_rank, repeat_for_axes
 from oplib.builtin.rows.row import Row
+from oplib.builtin.shared_kernels.windows import Windows, check_input_rank, repeat_for_axes
 from oplib.errors import ArgumentError
 
 

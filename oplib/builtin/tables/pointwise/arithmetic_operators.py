@@ -12,7 +12,8 @@ from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
 from oplib.autograd.array_functions.masks import pick_given
-from oplib.builtin.kernels.promotion import (
+from oplib.builtin.rows.row import ItemRow, save_inputs
+from oplib.builtin.shared_kernels.promotion import (
     broadcast,
     compute_dtype,
     elementwise,
@@ -21,7 +22,6 @@ from oplib.builtin.kernels.promotion import (
     promote_operands,
     sum_like,
 )
-from oplib.builtin.rows.row import ItemRow, save_inputs
 from oplib.errors import ArgumentError
 from oplib.library import Derivative
 from oplib.tensor import default_int_dtype

@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import (
+from oplib.builtin.rows.row import SELECTED, ItemRow, Row
+from oplib.builtin.shared_kernels.promotion import (
     broadcast,
     choose_larger,
     choose_smaller,
@@ -19,8 +20,7 @@ from oplib.builtin.kernels.promotion import (
     is_integral,
     promote_operands,
 )
-from oplib.builtin.kernels.shared_gradients import LARGER, SMALLER
-from oplib.builtin.rows.row import SELECTED, ItemRow, Row
+from oplib.builtin.shared_kernels.shared_gradients import LARGER, SMALLER
 from oplib.errors import ArgumentError, UnsupportedDtypeError
 from oplib.library import Derivative
 

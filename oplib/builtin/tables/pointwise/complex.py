@@ -7,8 +7,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import broadcast, strong, to_floating
 from oplib.builtin.rows.row import ItemRow
+from oplib.builtin.shared_kernels.promotion import broadcast, strong, to_floating
 from oplib.errors import ArgumentError
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.rules import COMPLEX

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.autograd.engine.validation import sum_to
-from oplib.builtin.kernels.gamma import compute_lgamma, compute_polygamma
-from oplib.builtin.kernels.promotion import (
+from oplib.builtin.rows.row import ItemRow, Row, from_output, save_inputs
+from oplib.builtin.shared_kernels.gamma import compute_lgamma, compute_polygamma
+from oplib.builtin.shared_kernels.promotion import (
     broadcast,
     check_dtypes,
     elementwise,
@@ -23,7 +24,6 @@ from oplib.builtin.kernels.promotion import (
     to_dtype_of,
     to_floating,
 )
-from oplib.builtin.rows.row import ItemRow, Row, from_output, save_inputs
 from oplib.errors import UnsupportedDtypeError
 from oplib.library import Derivative
 from oplib.tensor import default_int_dtype

@@ -9,9 +9,16 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import broadcast, elementwise, in_single, is_integral, strong, sum_like
-from oplib.builtin.kernels.shared_gradients import choose_first
 from oplib.builtin.rows.row import DERIVED, ItemRow, Row, constant, save_inputs
+from oplib.builtin.shared_kernels.promotion import (
+    broadcast,
+    elementwise,
+    in_single,
+    is_integral,
+    strong,
+    sum_like,
+)
+from oplib.builtin.shared_kernels.shared_gradients import choose_first
 from oplib.library import Derivative
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.rules import COMPLEX

@@ -8,14 +8,14 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import (
+from oplib.builtin.rows.row import ItemRow, Row, constant
+from oplib.builtin.shared_kernels.promotion import (
     broadcast,
     compare_items,
     elementwise,
     is_integral,
     promote_operands,
 )
-from oplib.builtin.rows.row import ItemRow, Row, constant
 from oplib.errors import ArgumentError, UnsupportedDtypeError
 from oplib.tensor.dtypes import names as dtypes
 

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
-from oplib.builtin.kernels.promotion import elementwise, in_single, strong
 from oplib.builtin.rows.row import Row
+from oplib.builtin.shared_kernels.promotion import elementwise, in_single, strong
 from oplib.errors import MissingRuleError, describe
 from oplib.library import Derivative
 

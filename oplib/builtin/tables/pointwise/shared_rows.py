@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from oplib.builtin.kernels.promotion import on_floating
 from oplib.builtin.rows.row import DERIVED, ItemRow, Row
+from oplib.builtin.shared_kernels.promotion import on_floating
 from oplib.library import Derivative
 
 _PARAMETERS = {

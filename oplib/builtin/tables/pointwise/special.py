@@ -12,10 +12,10 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
-from oplib.builtin.kernels.gamma import compute_lgamma, compute_polygamma, compute_zeta
-from oplib.builtin.kernels.promotion import elementwise, in_single, on_floating, strong
-from oplib.builtin.kernels.rational import FAR, MIDDLE, divide_polynomials
 from oplib.builtin.rows.row import DERIVED, ItemRow, Row, from_output, save_inputs
+from oplib.builtin.shared_kernels.gamma import compute_lgamma, compute_polygamma, compute_zeta
+from oplib.builtin.shared_kernels.promotion import elementwise, in_single, on_floating, strong
+from oplib.builtin.shared_kernels.rational import FAR, MIDDLE, divide_polynomials
 from oplib.errors import ArgumentError, MissingRuleError, describe
 from oplib.importing import LateImports
 from oplib.library import Derivative
@@ -142,7 +142,8 @@ def _spherical_j0(x: Any) -> Any:
 
 
 _bessel = LateImports(
-    "oplib.builtin.kernels", dict.fromkeys(("compute_airy", "compute_j", "compute_k", "compute_y"), "bessel")
+    "oplib.builtin.shared_kernels",
+    dict.fromkeys(("compute_airy", "compute_j", "compute_k", "compute_y"), "bessel"),
 )  # long tables of numbers, which few programs need
 
 

@@ -11,10 +11,17 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.cpu_forms import compute_on_cpu
-from oplib.builtin.kernels.dims import find_dim, find_dims
-from oplib.builtin.kernels.promotion import find_largest, find_smallest, in_single, is_integral, meet, strong
 from oplib.builtin.rows.row import Row
+from oplib.builtin.shared_kernels.cpu_forms import compute_on_cpu
+from oplib.builtin.shared_kernels.dims import find_dim, find_dims
+from oplib.builtin.shared_kernels.promotion import (
+    find_largest,
+    find_smallest,
+    in_single,
+    is_integral,
+    meet,
+    strong,
+)
 from oplib.builtin.tables.pointwise.arithmetic_operators import find_size
 from oplib.errors import ArgumentError
 from oplib.tensor.devices.layout import find_explicit_mesh

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from oplib.builtin.kernels.dims import find_dim
-from oplib.builtin.kernels.picked_gradients import OF_CHOSEN, OF_LARGEST, OF_SORTED
-from oplib.builtin.kernels.promotion import is_integral
-from oplib.builtin.kernels.shared_gradients import OF_ALL
 from oplib.builtin.rows.row import SELECTED, Row, constant
+from oplib.builtin.shared_kernels.dims import find_dim
+from oplib.builtin.shared_kernels.picked_gradients import OF_CHOSEN, OF_LARGEST, OF_SORTED
+from oplib.builtin.shared_kernels.promotion import is_integral
+from oplib.builtin.shared_kernels.shared_gradients import OF_ALL
 from oplib.errors import ArgumentError
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes

@@ -8,8 +8,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import strong
 from oplib.builtin.rows.row import Row
+from oplib.builtin.shared_kernels.promotion import strong
 from oplib.builtin.tables.pointwise.bounds import lerp
 from oplib.library import Derivative
 

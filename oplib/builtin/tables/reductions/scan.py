@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from oplib.builtin.kernels.dims import find_dim
-from oplib.builtin.kernels.promotion import in_single, is_integral, to_floating
 from oplib.builtin.rows.row import SELECTED, Row
+from oplib.builtin.shared_kernels.dims import find_dim
+from oplib.builtin.shared_kernels.promotion import in_single, is_integral, to_floating
 from oplib.library import Derivative
 from oplib.tensor import default_int_dtype
 

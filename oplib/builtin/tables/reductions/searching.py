@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import promote_operands
 from oplib.builtin.rows.row import Row, constant
+from oplib.builtin.shared_kernels.promotion import promote_operands
 from oplib.errors import ArgumentError
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes

@@ -10,15 +10,15 @@ import numpy as np
 from jax import lax
 
 from oplib.autograd.array_functions.masks import pick_given
-from oplib.builtin.kernels.dims import find_dim
-from oplib.builtin.kernels.promotion import (
+from oplib.builtin.rows.row import Row
+from oplib.builtin.shared_kernels.dims import find_dim
+from oplib.builtin.shared_kernels.promotion import (
     broadcast,
     in_single,
     promote_operands,
     to_floating,
     to_floating_dtype,
 )
-from oplib.builtin.rows.row import Row
 from oplib.builtin.tables.shapes.movement import concatenate
 from oplib.errors import ArgumentError, DimensionError
 

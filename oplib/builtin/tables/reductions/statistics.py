@@ -9,7 +9,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.promotion import (
+from oplib.builtin.rows.row import Row, constant
+from oplib.builtin.shared_kernels.promotion import (
     find_largest,
     find_smallest,
     in_single,
@@ -17,7 +18,6 @@ from oplib.builtin.kernels.promotion import (
     strong,
     to_floating,
 )
-from oplib.builtin.rows.row import Row, constant
 from oplib.errors import ArgumentError
 from oplib.library import Derivative
 from oplib.tensor.dtypes.rules import COMPLEX, FLOATING

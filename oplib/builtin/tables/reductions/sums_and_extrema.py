@@ -11,9 +11,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.dims import find_dim, find_dims
-from oplib.builtin.kernels.picked_gradients import OF_CHOSEN
-from oplib.builtin.kernels.promotion import (
+from oplib.builtin.rows.row import SELECTED, Row, constant
+from oplib.builtin.shared_kernels.dims import find_dim, find_dims
+from oplib.builtin.shared_kernels.picked_gradients import OF_CHOSEN
+from oplib.builtin.shared_kernels.promotion import (
     choose_larger,
     choose_smaller,
     elementwise,
@@ -25,8 +26,7 @@ from oplib.builtin.kernels.promotion import (
     sum_items,
     to_floating,
 )
-from oplib.builtin.kernels.shared_gradients import ALONG, LARGER, OF_ALL, OF_EXTREMA, SMALLER
-from oplib.builtin.rows.row import SELECTED, Row, constant
+from oplib.builtin.shared_kernels.shared_gradients import ALONG, LARGER, OF_ALL, OF_EXTREMA, SMALLER
 from oplib.errors import ArgumentError, DimensionError
 from oplib.library import Derivative
 from oplib.tensor import default_int_dtype

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from oplib.builtin.kernels.dims import find_dim
-from oplib.builtin.kernels.view_rules import Part, make_view_kernel, rearrange
 from oplib.builtin.rows.row import Row, constant
+from oplib.builtin.shared_kernels.dims import find_dim
+from oplib.builtin.shared_kernels.view_rules import Part, make_view_kernel, rearrange
 from oplib.builtin.viewing import make_viewer
 from oplib.errors import ArgumentError
 from oplib.tensor import Tensor

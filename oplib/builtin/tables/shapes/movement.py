@@ -10,11 +10,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from oplib.autograd.engine.validation import is_expandable
-from oplib.builtin.kernels import partition_rules as partition, view_rules as rules
-from oplib.builtin.kernels.dims import find_dim
-from oplib.builtin.kernels.dtype_classes import ALL
-from oplib.builtin.kernels.promotion import convert_saturated, is_integral, sum_items
 from oplib.builtin.rows.row import Row, constant
+from oplib.builtin.shared_kernels import partition_rules as partition, view_rules as rules
+from oplib.builtin.shared_kernels.dims import find_dim
+from oplib.builtin.shared_kernels.dtype_classes import ALL
+from oplib.builtin.shared_kernels.promotion import convert_saturated, is_integral, sum_items
 from oplib.errors import ArgumentError, ArgumentValueError
 from oplib.tensor import default_int_dtype, result_type
 

@@ -10,10 +10,10 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.cpu_forms import compute_on_cpu
-from oplib.builtin.kernels.dims import find_dim, find_dims
-from oplib.builtin.kernels.promotion import convert_number, strong
 from oplib.builtin.rows.row import NetworkRow, Row
+from oplib.builtin.shared_kernels.cpu_forms import compute_on_cpu
+from oplib.builtin.shared_kernels.dims import find_dim, find_dims
+from oplib.builtin.shared_kernels.promotion import convert_number, strong
 from oplib.errors import ArgumentError, DimensionError, UnsupportedArgumentError
 
 # Repeated ---------------------------------------------------------------------------------------------------

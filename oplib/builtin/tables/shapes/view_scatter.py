@@ -8,8 +8,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from oplib.builtin.kernels.dims import find_dim, name_indices
 from oplib.builtin.rows.row import Row
+from oplib.builtin.shared_kernels.dims import find_dim, name_indices
 from oplib.errors import ArgumentError, DimensionError
 from oplib.tensor.views.frame import find_positions
 

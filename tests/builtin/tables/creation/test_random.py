@@ -17,7 +17,7 @@ import pytest
 import oplib
 import oplib.nn.functional as F
 from oplib.errors import ArgumentError, AutogradError, TracingError
-from oplib.library.objects.overload import list_overloads
+from oplib.library.op_objects.overload import list_overloads
 from oplib.tensor import Tensor
 from tests.builtin.samples.drawing import Sample
 from tests.builtin.samples.random import SAMPLES

@@ -15,7 +15,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
 import oplib.nn.functional as F
 from oplib.errors import ArgumentError
-from tests.library.axes.shards import read_collectives
+from tests.library.batching_and_sharding.shards import read_collectives
 
 attention: Any = importlib.import_module(
     "oplib.builtin.tables.networks.attention"
