@@ -30,7 +30,8 @@ _COSTLY = frozenset(
 def find_live_inputs(jaxpr: Any, wanted: Sequence[bool] | None = None) -> tuple[bool, ...]:
     """Returns for each input of a jaxpr whether some output depends on its value.
 
-    The analysis follows calls of jitted functions. Other higher-order primitives count as reading all inputs.
+    The analysis follows calls of jitted functions and the branches of a ``cond``. Other higher-order
+    primitives count as reading all inputs.
     """
     return _live(jaxpr, [True] * len(jaxpr.outvars) if wanted is None else wanted)
 
@@ -133,8 +134,10 @@ def _is_choice(var: Any) -> bool:
 
 
 def _read_by(equation: Any, outputs: list[bool], **skips: bool) -> list[Any]:
-    inner = equation.params.get("jaxpr") if equation.primitive.name in ("jit", "pjit") else None
-    reads = [True] * len(equation.invars) if inner is None else _live(inner.jaxpr, outputs, **skips)
+    params, choices = equation.params, equation.params.get("branches", ())
+    inner = (params["jaxpr"],) if equation.primitive.name in ("jit", "pjit") else choices
+    lives = [_live(each.jaxpr, outputs, **skips) for each in inner] or [(True,) * len(equation.invars)]
+    reads = [True] * bool(choices) + [any(read) for read in zip(*lives, strict=True)]
     return [var for var, read in zip(equation.invars, reads, strict=True) if read and not _is_literal(var)]
 
 

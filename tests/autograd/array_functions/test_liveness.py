@@ -33,6 +33,16 @@ def jaxpr_of(function: Any, count: int) -> Any:
         (lambda x, y: (jnp.sin(y), 1.0), (False, True)),
         (lambda x, y: jax.jit(lambda a, b: (jnp.sin(a), b))(x, y)[1], (False, True)),
         (lambda x, y: jax.jit(lambda a, b: a * b)(x, y) * 0, (True, True)),
+        (
+            lambda x, y: jax.lax.cond(x[0] > 0, lambda a, b: (a, b), lambda a, b: (b, b * 2), x, y)[1],
+            (True, True),
+        ),
+        (lambda x, y: jax.lax.platform_dependent(x, y, default=lambda a, b: (a, b + 1))[1], (False, True)),
+        (lambda x, y: jax.lax.platform_dependent(x, y, cpu=jnp.add, default=lambda a, b: b), (True, True)),
+        (
+            lambda x, y: jax.lax.platform_dependent(x, y, cpu=lambda a, b: b * 2, default=lambda a, b: b),
+            (False, True),
+        ),
         (lambda x, y: jax.checkpoint(lambda a, b: (jnp.sin(a), b))(x, y)[1], (True, True)),
     ],
     ids=[
@@ -43,6 +53,10 @@ def jaxpr_of(function: Any, count: int) -> Any:
         "a literal",
         "inside a call",
         "a whole call",
+        "the choice of a branch",
+        "one result of a branch",
+        "by some branch",
+        "by no branch",
         "all of another primitive",
     ],
 )

@@ -139,7 +139,7 @@ def _householder_product(self: Any, tau: Any) -> Any:
 
     columns = jnp.moveaxis(below[..., : tau.shape[-1]], -1, 0), jnp.moveaxis(tau, -1, 0)
     start = match_varying([product, *columns])[0]
-    return lax.scan(reflect, start, columns, reverse=True)[0]
+    return lax.scan(reflect, start, columns, reverse=True)[0] if tau.size else start
 
 
 def _vander(x: Any, *, N: int | None = None) -> Any:
@@ -150,7 +150,7 @@ def _vander(x: Any, *, N: int | None = None) -> Any:
     dtype = default_int_dtype() if is_integral(x.dtype) else x.dtype
     column = lax.expand_dims(lax.convert_element_type(x, dtype), (x.ndim,))
     factors = jnp.broadcast_to(column, (*x.shape, count - 1))
-    return jnp.cumprod(jnp.concatenate([jnp.ones_like(column), factors], -1), -1)
+    return jnp.concatenate([jnp.ones_like(column), jnp.cumprod(factors, -1)], -1)
 
 
 ROWS = (
