@@ -341,7 +341,7 @@ def multiply_scattered(whole: Any, index: tuple[Any, ...], items: Any, *, includ
 
 def _combine(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[Any, Any]:
     """Combines two runs sorted by target: returns the last target and the product of its items."""
-    factor = jnp.where(first[0] == second[0], first[1], 1)
+    factor = jnp.where(first[0] == second[0], first[1], jnp.ones_like(first[1]))
     return second[0], factor * second[1]
 
 

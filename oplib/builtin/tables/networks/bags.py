@@ -66,8 +66,8 @@ def _add_rows(count: int, is_half: bool, table: Any, *others: Any) -> Any:
             row = jnp.take(table, index, axis=0, mode="clip")
             return sums.at[bag].add(row if factor is None else row * factor)
 
-        nothing = add(table, *jax.tree.map(lambda array: array[:0], others))
-        return lax.fori_loop(0, others[0].shape[0], step, nothing)
+        first = add(table, *jax.tree.map(lambda array: array[:1], others))
+        return lax.fori_loop(1, others[0].shape[0], step, first)
 
     return (add if is_half else compute_on_cpu(add, by=add_one_by_one))(table, *others)
 
