@@ -37,7 +37,6 @@ SHORT_INDEX = "torch's backward fails where index is smaller than src; here item
 LEADING_ONES = (
     "copy_ takes leading axes of size 1, as an assignment to items does; torch's copy_ refuses them"
 )
-CUT_BY_OUT = "torch computes in the dtype of out=, and cuts fractions without a word; here that is refused"
 SINGLE_SIXTH = "torch multiplies its gradient with a sixth in single precision"
 NO_AXES = "torch takes a complex number alone, where there is nothing to compare; here complex is refused"
 OF_EQUALS = "what is most frequent jumps when one of the equals moves; the gradient is torch's, to its place"
@@ -87,7 +86,6 @@ EXPECTED_FAILURES: tuple[ExpectedFailure, ...] = (
     ExpectedFailure("multi_margin_loss", "torch: forward mode", TORCH_LACKS),
     ExpectedFailure("multilabel_margin_loss", "torch: forward mode", TORCH_LACKS),
     *(ExpectedFailure(op, "torch: out", TYPE_ERROR_OF_CAT) for op in ("cat", "*stack")),
-    *(ExpectedFailure(op, "torch: out", CUT_BY_OUT) for op in ("cumsum", "cumprod")),
     ExpectedFailure("addbmm", "torch: out", "torch resizes this out= without the warning of its other ops"),
     *(ExpectedFailure(op, "torch: complex values", NO_AXES, "f[], 0") for op in ("cummax", "cummin")),
     *(
