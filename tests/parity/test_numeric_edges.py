@@ -219,6 +219,14 @@ def test_a_solution_that_is_too_large_for_its_dtype_is_infinite_and_its_matrix_n
             lib.linalg.solve(regular * lib.tensor([0.0, 1.0]), right)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("item", [NAN, INF, -INF])
+def test_a_range_of_any_dtype_that_is_not_finite_is_refused(item, dtype):
+    for lib in (torch, oplib):
+        with pytest.raises(RuntimeError, match="finite"):
+            lib.histc(lib.tensor([1.0, item, 2.0], dtype=getattr(lib, dtype)), 4)
+
+
 @pytest.mark.parametrize("items", [[1.0, NAN, 2.0], [1.0, INF, 2.0]])
 def test_a_range_that_is_not_finite_is_refused_and_one_that_is_given_is_counted(items):
     counts = []

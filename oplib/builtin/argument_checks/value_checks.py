@@ -40,9 +40,8 @@ def _are_finite(array: Any) -> Any:
 def _is_broken(value: Any) -> bool:
     """Tells whether a value is known to contain a number that is not finite."""
     array = unbox(value)
-    if isinstance(array, Tracer) or getattr(array, "dtype", None) is None or array.dtype.kind not in "fc":
-        return False
-    return not _are_finite(array)
+    dtype = getattr(array, "dtype", bool)
+    return not isinstance(array, Tracer) and jnp.issubdtype(dtype, jnp.inexact) and not _are_finite(array)
 
 
 @jax.jit
