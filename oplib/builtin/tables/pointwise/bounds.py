@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.custom_derivatives import SymbolicZero
 
 from oplib.builtin.rows.row import SELECTED, ItemRow, Row
 from oplib.builtin.shared_kernels.promotion import (
@@ -125,7 +126,14 @@ def _div_rounded(self: Any, other: Any, *, rounding_mode: str) -> Any:
 def _make_remainder(find: Any, find_quotient: Any) -> Any:
     """Differentiates by the quotient that the remainder leaves: 4 of 0.5 and 0.1, though 5 is nearer."""
     of_floats = jax.custom_jvp(find)
-    of_floats.defjvp(lambda at, of: (of_floats(*at), of[0] - find_quotient(*at) * of[1]))
+
+    def push(at: Any, of: Any) -> tuple[Any, Any]:
+        pushed = jnp.zeros_like(at[0]) if isinstance(of[0], SymbolicZero) else of[0]
+        if not isinstance(of[1], SymbolicZero):  # times the zero of a number, an infinite quotient is nan
+            pushed -= find_quotient(*at) * of[1]
+        return of_floats(*at), pushed
+
+    of_floats.defjvp(push, symbolic_zeros=True)
     return elementwise(lambda x, y: (find if is_integral(x.dtype) else of_floats)(x, y))
 
 

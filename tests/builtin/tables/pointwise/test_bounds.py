@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 
 import jax
+import jax.numpy as jnp
 import pytest
 
 import oplib
+from oplib.autograd import forward_ad
 
 PAIRS = [(0.5, 0.1), (1.0, 0.1), (5.0, 3.0), (-5.0, 3.0), (7.5, -2.0), (-7.5, -2.0)]
 
@@ -25,3 +27,14 @@ def test_a_remainder_is_differentiated_by_the_quotient_that_it_leaves(name: str,
     assert by.grad is not None
     assert by.grad.item() == -quotient
     assert jax.grad(getattr(oplib, name), 1)(of.array, by.detach().array) == -quotient
+
+
+@pytest.mark.parametrize("name", ["fmod", "remainder"])
+def test_the_tangent_of_a_remainder_by_a_number_passes_where_the_quotient_overflows(name: str) -> None:
+    find, x, t = getattr(oplib, name), jnp.float32(3e38), jnp.float32(2)
+    assert jax.jvp(lambda x: find(x, 0.5), (x,), (t,))[1] == 2
+    with forward_ad.dual_level():
+        dual = find(forward_ad.make_dual(oplib.tensor(x), oplib.tensor(t)), 0.5)
+        tangent = forward_ad.unpack_dual(dual).tangent
+    assert tangent is not None
+    assert tangent.item() == 2
