@@ -97,7 +97,7 @@ def have_no_layout(arrays: Sequence[Any]) -> bool:
 
 
 def are_single(*arrays: Any) -> bool:
-    """Whether the same holds for few arrays, some of which may be numpy's."""
+    """As :func:`have_no_layout`, faster for few arrays; those of numpy have no layout either."""
     for array in arrays:
         if isinstance(array, Tracer) or getattr(array, "sharding", None).__class__ not in _SINGLE:
             return False
