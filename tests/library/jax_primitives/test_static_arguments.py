@@ -12,7 +12,7 @@ import pytest
 import oplib
 from oplib.errors import ArgumentError, CompilationWarning
 from oplib.library import custom_op, ops
-from oplib.library.dispatch import dispatch
+from oplib.library.dispatch import dispatcher
 
 
 def test_static_arguments_are_distinguished_by_type_and_bits() -> None:
@@ -99,8 +99,8 @@ def test_a_static_argument_warns_once_at_its_eighth_value() -> None:
 
 @pytest.mark.fast_path
 def test_the_cache_of_the_fast_paths_of_an_op_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert dispatch.CAPACITY == 256
-    monkeypatch.setattr(dispatch, "CAPACITY", 8)  # each specialization is compiled
+    assert dispatcher.CAPACITY == 256
+    monkeypatch.setattr(dispatcher, "CAPACITY", 8)  # each specialization is compiled
 
     @custom_op("compiled::bounded")
     def bounded(x: jax.Array, name: str) -> jax.Array:
