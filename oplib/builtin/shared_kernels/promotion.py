@@ -229,12 +229,12 @@ def _choose_item(reduce: Function, array: Any, axis: Any = None, *, keepdims: bo
 find_largest, find_smallest = partial(_choose_item, jnp.max), partial(_choose_item, jnp.min)
 
 
-def _choose_of_two(is_better: Function, x: Any, y: Any) -> Any:
-    """Returns the better of two items, or nan: XLA's own choice within a sum passes over nan on CPUs."""
-    return jnp.where(is_better(x, y) | (x != x), x, y)
+def _choose_of_two(choose: Function, x: Any, y: Any) -> Any:
+    """Returns the item that XLA chooses, or nan: its own choice within a sum passes over nan on CPUs."""
+    return jnp.where((x != x) | (y != y), x + y, choose(x, y))
 
 
-choose_larger, choose_smaller = partial(_choose_of_two, lax.ge), partial(_choose_of_two, lax.le)
+choose_larger, choose_smaller = partial(_choose_of_two, lax.max), partial(_choose_of_two, lax.min)
 
 
 def get_items(get: Function, array: Any, *indices: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Gradients of remainders by their divisor."""
+"""Remainders and their gradients by the divisor, and the larger of two items."""
 
 from __future__ import annotations
 
@@ -38,3 +38,13 @@ def test_the_tangent_of_a_remainder_by_a_number_passes_where_the_quotient_overfl
         tangent = forward_ad.unpack_dual(dual).tangent
     assert tangent is not None
     assert tangent.item() == 2
+
+
+def test_the_larger_of_two_items_is_xlas_but_for_nan() -> None:
+    x, y = [-1e-40, math.nan, 1.0, math.inf, -math.inf], [0.0, 1.0, math.nan, -math.inf, math.inf]
+    larger, smaller = (
+        find(oplib.tensor(x), oplib.tensor(y)).tolist() for find in (oplib.maximum, oplib.minimum)
+    )
+    nan = pytest.approx(math.nan, nan_ok=True)
+    assert larger == [0.0, nan, nan, math.inf, math.inf]  # comparisons of XLA take -1e-40 for 0
+    assert smaller[1:] == [nan, nan, -math.inf, -math.inf]
