@@ -137,6 +137,11 @@ def _make_remainder(find: Any, find_quotient: Any) -> Any:
     return elementwise(lambda x, y: (find if is_integral(x.dtype) else of_floats)(x, y))
 
 
+def _count_whole(x: Any, y: Any) -> Any:
+    count = jnp.round((x - lax.rem(x, y)) / y)
+    return jnp.where(jnp.isnan(count), jnp.trunc(x / y), count)  # infinite, as in torch, where y is 0
+
+
 _ROUNDED = "self / other, rounded down ('floor') or towards 0 ('trunc')"
 DIVISIONS = (
     ItemRow(
@@ -168,7 +173,7 @@ DIVISIONS = (
     ),
     *make_pairs(
         "fmod",
-        _make_remainder(lax.rem, lambda x, y: jnp.round((x - lax.rem(x, y)) / y)),
+        _make_remainder(lax.rem, _count_whole),
         "remainder of self / other, with the sign of self",
         derivative=SELECTED,
         dtypes="ihf",
