@@ -48,3 +48,12 @@ def test_the_larger_of_two_items_is_xlas_but_for_nan() -> None:
     nan = pytest.approx(math.nan, nan_ok=True)
     assert larger == [0.0, nan, nan, math.inf, math.inf]  # comparisons of XLA take -1e-40 for 0
     assert smaller[1:] == [nan, nan, -math.inf, -math.inf]
+
+
+@pytest.mark.parametrize(("x", "quotient"), [(1.0, math.inf), (-1.0, -math.inf)])
+def test_zero_is_in_a_number_infinitely_often(x: float, quotient: float) -> None:
+    by = oplib.tensor(0.0, requires_grad=True)
+    oplib.fmod(oplib.tensor(x), by).backward()
+    assert by.grad is not None
+    assert by.grad.item() == -quotient
+    assert jax.grad(oplib.fmod, 1)(jnp.float32(x), jnp.float32(0)) == -quotient
