@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +9,10 @@ import pytest
 
 import oplib
 from oplib.errors import AutogradError
-from oplib.library.dispatch.dispatcher import Dispatcher
 from oplib.modes import modes
 from oplib.tensor.inference import InferenceTensor
 from tests.autograd.functions import Product
+from tests.complete_calls import count_complete_calls
 
 pytestmark = pytest.mark.spec("001.2")
 
@@ -243,22 +242,6 @@ def test_a_gradient_of_it_is_not_accumulated_into(x, made):
 
 
 # Its own fast path ---------------------------------------------------------------------------
-
-
-def count_complete_calls(function):
-    """Counts how often a call takes the complete path."""
-    counted = []
-
-    def watch(frame, event, _):
-        if event == "call" and frame.f_code is Dispatcher.call.__code__:
-            counted.append(frame)
-
-    sys.setprofile(watch)
-    try:
-        function()
-    finally:
-        sys.setprofile(None)
-    return len(counted)
 
 
 @pytest.mark.fast_path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +17,8 @@ import oplib
 from oplib import Tensor
 from oplib.config import config
 from oplib.library import Library, custom_op, ops, register_autograd
-from oplib.library.dispatch.dispatcher import MAX_ITEMS, MAX_LENGTHS, MAX_PATTERNS, Dispatcher
+from oplib.library.dispatch.dispatcher import MAX_ITEMS, MAX_LENGTHS, MAX_PATTERNS
+from tests.complete_calls import count_complete_calls
 
 X = np.array([[1.0, -2.0], [3.0, 0.5]], np.float32)
 CALLS: list[Callable[[Tensor], Any]] = [
@@ -39,22 +39,6 @@ CALLS: list[Callable[[Tensor], Any]] = [
 
 def leaf() -> Tensor:
     return Tensor.from_array(jnp.asarray(X), requires_grad=True)
-
-
-def count_complete_calls(function: Callable[[], Any]) -> int:
-    """Counts how many calls take the complete path."""
-    counted: list[object] = []
-
-    def watch(frame: Any, event: str, _: Any) -> None:
-        if event == "call" and frame.f_code is Dispatcher.call.__code__:
-            counted.append(frame)
-
-    sys.setprofile(watch)
-    try:
-        function()
-    finally:
-        sys.setprofile(None)
-    return len(counted)
 
 
 @pytest.mark.fast_path
