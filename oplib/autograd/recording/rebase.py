@@ -20,6 +20,7 @@ from oplib.modes import modes
 from oplib.protocols import AnyFunction
 from oplib.tensor import Tensor
 from oplib.tensor.devices.layout import are_single
+from oplib.tensor.storage.fresh import buffers
 from oplib.tensor.views import Chain, Starts, mark_stale
 
 from .formula_node import FormulaNode, call_recorded
@@ -49,12 +50,12 @@ def rebase_history(tensor: Tensor, edge: Edge | None) -> None:
             tell_creation(tensor._grad_fn)
         return
     storage: Any = tensor._storage
-    edges = (gradient_edge(root), edge)
     chain, starts, whole = storage.path
-    copied = CopySlices.make(chain, starts, whole.dtype, edges)
-    node = enter_node(copied, modes.state)
-    take_over(root, (node, 0))
-    mark_stale(root, StaleView, restricted_only=False)
+    with buffers:  # another thread may write another view of the root
+        copied = CopySlices.make(chain, starts, whole.dtype, (gradient_edge(root), edge))
+        node = enter_node(copied, modes.state)
+        take_over(root, (node, 0))
+        mark_stale(root, StaleView, restricted_only=False)
     tensor._backward_hooks = None
     tell_creation(node)
     copied.written = weakref.ref(tensor)

@@ -24,6 +24,7 @@ from oplib.tensor.jax_node import register_kind
 from oplib.tensor.storage.class_changes import change_class
 from oplib.tensor.storage.cut import cut_once, cuts_results
 from oplib.tensor.storage.escape import refuse_escape, refuse_outside
+from oplib.tensor.storage.fresh import buffers
 from oplib.tensor.views import AliasStorage, Chain, Creation, Frame, Starts, make_chain, note_view
 from oplib.tensor.views.lineage import take_views
 from oplib.tensor.views.view_storage import make_view_storage
@@ -212,12 +213,6 @@ def _turn_back(view: Tensor, root: Tensor, frame: Frame | Chain) -> None:
         view._storage = turned  # else it, or the root, has got other contents
 
 
-def _split_path(storage: Any) -> Sequence[tuple[Frame, Starts]]:
-    """Returns the frames from the root to a view, each with the starts of its windows."""
-    chain, starts, _ = storage.path
-    return chain.split(starts)
-
-
 def adopt_view(result: Tensor, tensor: Tensor, frame: Frame, *, is_one_of_several: bool) -> None:
     """Makes the result of an op with history share the storage of the tensor that it is a view of.
 
@@ -243,7 +238,7 @@ def view_alike(tensor: Tensor, view: Tensor) -> Tensor:
     """Applies the frames of a view of a tensor to the tangent of that tensor."""
     storage: Any = view._storage
     source = view._tangent_source
-    for frame, starts in source[1] if source else _split_path(storage):
+    for frame, starts in source[1] if source else storage.path[0].split(storage.path[1]):
         tensor = make_view(tensor, frame, starts)
     return tensor
 
@@ -310,16 +305,17 @@ def refresh_history(view: Tensor) -> None:
     own: Any = view.__dict__.get("_grad_fn")
     if has_lost_history(view):
         raise refuse_rebase(view, own, is_indirect=True)
-    change_class(view, Tensor)
-    note_view(root, view)
-    if own is None and not root._requires_grad:
-        return
     storage: Any = view._storage
     chain, starts, _ = storage.path
-    node = make_view_node(root, chain, starts, storage.spec.dtype)
-    number_node(node, modes.state)
-    inherit_origin(node, root._grad_fn)  # the place of the write, whoever reads the history
-    take_over(view, (node, 0))
+    with buffers:  # another thread may write another view of the root
+        change_class(view, Tensor)
+        note_view(root, view)
+        if own is None and not root._requires_grad:
+            return
+        node = make_view_node(root, chain, starts, storage.spec.dtype)
+        number_node(node, modes.state)
+        inherit_origin(node, root._grad_fn)  # the place of the write, whoever reads the history
+        take_over(view, (node, 0))
     tell_creation(node)
 
 

@@ -1,10 +1,13 @@
 """The history of a tensor after writes into its views. The gradients are those of finite differences."""
 
+import threading
+
 import numpy as np
 import pytest
 
 import oplib
 from oplib.autograd import compiled_autograd, grad
+from oplib.autograd.recording import rebase
 
 X = np.array([0.5, 1.5, -2.0, 3.0])
 
@@ -64,3 +67,23 @@ def test_the_second_derivative_goes_through_writes():
     (second,) = grad((first * first).sum(), x)
     expected = slope(lambda x: (slope(lambda x: run(write_windows, x), x, 1e-3) ** 2).sum(), X, 1e-3)
     np.testing.assert_allclose(second.numpy(), expected, rtol=1e-3)
+
+
+def test_a_thread_that_writes_another_view_meanwhile_loses_no_history(monkeypatch):
+    x = oplib.ones(4, requires_grad=True)
+    y = x * 1
+    first, second = y[:2], y[2:]
+    other = threading.Thread(target=second.mul_, args=(3.0,))
+    real = rebase.gradient_edge
+
+    def read_while_another_writes(tensor):
+        edge = real(tensor)
+        if tensor is y and not other.ident:
+            other.start()
+            other.join(0.2)  # it waits for this write, or it is done before it
+        return edge
+
+    monkeypatch.setattr(rebase, "gradient_edge", read_while_another_writes)
+    first.mul_(2.0)
+    other.join()
+    assert grad(y.sum(), x)[0].tolist() == [2.0, 2.0, 3.0, 3.0]
