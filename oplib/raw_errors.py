@@ -162,7 +162,7 @@ def explain_raw(error: Exception, frame: FrameType, name: str | None = None) -> 
 
 
 def explain_mistake(
-    error: Exception, op: str, part: str, frame: FrameType, location: str, *, cure: str = ""
+    error: Exception, op: str, part: str, frame: FrameType, location: str, *, cure: str
 ) -> ArgumentError | AllocationError | None:
     """Returns an error of oplib that says in which line of the user's code what it calls raised a raw one.
 

@@ -53,14 +53,13 @@ def require_tensor_to_write(tensor: Any, name: str) -> None:
         )
 
 
-def store_in_place(view: Tensor, value: Any, name: str) -> None:
+def store_in_place(view: Tensor, value: Any) -> None:
     """Puts a value in the place of the items of a view, without reading these.
 
     Args:
         view: what is written; it may be. It has been made for this write, so nobody reads it later.
         value: a Tensor or an array; broadcasts to its shape, and is converted to its dtype. A numpy array
             has the dtype already.
-        name: of the in-place op.
     """
     storage: Any = view._storage
     new = value if isinstance(value, Tensor) else box(to_array(value, None, None))
@@ -71,7 +70,7 @@ def store_in_place(view: Tensor, value: Any, name: str) -> None:
         storage.write(new._storage.array, view)
         note_history(view, None)
     else:
-        write_in_place(view, upcalls.stored(new, list(storage.shape), storage.dtype), name)
+        write_in_place(view, upcalls.stored(new, list(storage.shape), storage.dtype), "setitem_")
 
 
 def store_number(view: Tensor, number: Any) -> None:
@@ -82,7 +81,7 @@ def store_number(view: Tensor, number: Any) -> None:
         number: an array without dims, of the dtype of the view, that belongs to no trace.
     """
     if modes.region is not None:  # the body of a loop may not write outside
-        store_in_place(view, number, "setitem_")
+        store_in_place(view, number)
         return
     storage: Any = view._storage
     storage.write(number, view)  # the call that puts it in broadcasts it

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import ModuleType
@@ -141,14 +141,14 @@ def find_user_line(error: BaseException) -> str:
     return line
 
 
-def load_ops(name: str, load: Callable[[str], ModuleType] = load_module) -> list[OpOverload]:
+def load_ops(name: str) -> list[OpOverload]:
     """Imports a file or a module, and returns the ops that it registers.
 
     Raises:
         CommandError: it cannot be imported, or registers no op.
     """
     before = {op.name() for op in list_overloads() if not op.record.is_built_in}
-    module = load(name)
+    module = load_module(name)
     file = getattr(module, "__file__", None) or ""
     folder = str(Path(file).parent) if Path(file).name == "__init__.py" else file
     known = [op for op in list_overloads() if not op.record.is_built_in]

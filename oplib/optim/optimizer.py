@@ -285,7 +285,7 @@ class Optimizer:
         owners = self._map_params(lambda _, number: number, state, numbers, lambda _: -1)
         return jax.tree_util.tree_leaves(owners)
 
-    def _map_params(self, function: Any, state: Any, other: Any, of_others: Any = None) -> Any:
+    def _map_params(self, function: Any, state: Any, other: Any, of_others: Any) -> Any:
         """Maps the parts of a state that belong to parameters, and leaves the places of masked ones."""
         masked = _import_optax().MaskedNode  # stands for a parameter, or for a container of parameters
 

@@ -37,7 +37,7 @@ def enter_roots(
     representation: GradientRepresentation,
     *,
     accumulate: bool,
-    is_checked: bool = True,
+    is_checked: bool,
 ) -> tuple[list[Edge], list[Any]]:
     """Checks the outputs and gradients of a call of ``backward`` or ``grad``.
 

@@ -262,7 +262,7 @@ def one_hot(input: Any, num_classes: int = -1) -> Any:
     return ops.one_hot(input, num_classes)
 
 
-def take_rows(input: Any, weight: Any, padding_idx: int | None = None) -> Any:
+def take_rows(input: Any, weight: Any, padding_idx: int | None) -> Any:
     """Looks up rows of ``weight``; the row ``padding_idx``, which exists, has no gradient."""
     shape = weight.shape
     _check_table(input, shape)

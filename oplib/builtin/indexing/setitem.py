@@ -75,7 +75,7 @@ def setitem_(input: Any, index: Any, value: Any) -> None:
     if value.__class__ in _PLAIN or (isinstance(stored, np.ndarray) and not stored.ndim):
         store_number(target, stored)
     elif not _is_itself(target, value):
-        store_in_place(target, stored, "setitem_")
+        store_in_place(target, stored)
 
 
 def _is_itself(target: Tensor, value: Any) -> bool:

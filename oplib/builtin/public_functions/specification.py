@@ -64,7 +64,7 @@ class FunctionSpec:
         )
 
 
-def specify_op(overloads: Sequence[OpOverload], row: Row, check: Check | None = None) -> FunctionSpec:
+def specify_op(overloads: Sequence[OpOverload], row: Row, check: Check | None) -> FunctionSpec:
     """Describes the function of an op, ``oplib.exp(input)``, by its schemas.
 
     Overloads of the same parameters are told by where they take a number instead of a tensor. The ``call`` of
@@ -143,7 +143,7 @@ def _render_check(
     return [f"    __check({render_parameters(parameters).passed})"]
 
 
-def specify_choice(name: str, choice: OverloadChoice, check: Check | None = None) -> FunctionSpec:
+def specify_choice(name: str, choice: OverloadChoice, check: Check | None) -> FunctionSpec:
     """Describes the function of an op with several overloads: the body is that of its chooser."""
     lines, namespace = _take_apart(choice.function)
     parameters = tuple(inspect.signature(choice.function).parameters.values())

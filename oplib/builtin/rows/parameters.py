@@ -123,7 +123,7 @@ def has_further_names(parameters: Sequence[inspect.Parameter]) -> bool:
 
 
 def loosen(
-    parameters: Sequence[inspect.Parameter], name: str, *, more: str = ""
+    parameters: Sequence[inspect.Parameter], name: str, *, more: str
 ) -> tuple[list[inspect.Parameter], str, dict[str, Any]]:
     """Returns parameters, the line that reads the further names in ``NAMES``, and what it refers to.
 

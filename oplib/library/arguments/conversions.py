@@ -13,10 +13,10 @@ from oplib.library.schema import BASE_TYPES, BaseType, ListType, OptionalType, S
 from oplib.protocols import Values
 from oplib.tensor import Tensor
 
-from .plain_conversions import CONVERTERS, PYTHON_NUMBERS, Converter, UnfitError, convert_to_array, is_array
+from .plain_conversions import PYTHON_NUMBERS, Converter, UnfitError, convert_to_array, is_array
 
 
-def make_converter(type_: SchemaType, bases: Mapping[str, Converter] = CONVERTERS) -> Converter:
+def make_converter(type_: SchemaType, bases: Mapping[str, Converter]) -> Converter:
     """Returns the converter of a type.
 
     Args:

@@ -75,9 +75,7 @@ def refuse_inference(op: str, tensors: Sequence[Tensor | None], results: Sequenc
             refuse_saving(tensor, op)
 
 
-def check_written(
-    op: str, schema: FunctionSchema, values: Sequence[Any], *, have_new: bool = True
-) -> list[Tensor]:
+def check_written(op: str, schema: FunctionSchema, values: Sequence[Any], *, have_new: bool) -> list[Tensor]:
     """Returns the Tensors that a call is about to write, and raises if one may not be written.
 
     Args:

@@ -45,7 +45,7 @@ def run_jvp_rule(
     inputs: Sequence[Any],
     tangents: Sequence[Any],
     *,
-    due: tuple[Structure | None, Sequence[Any]] = (None, ()),
+    due: tuple[Structure | None, Sequence[Any]],
 ) -> Pushed:
     """Runs the jvp rule.
 

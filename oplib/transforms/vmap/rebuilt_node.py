@@ -162,9 +162,7 @@ def _may_have_history(constant: Any) -> bool:
     return has_gradient(constant.dtype) and not jax.typeof(constant).weak_type
 
 
-def run_alone(
-    node: TapeNode, grads: list[Any], *, ends_here: bool, create_graph: bool = False
-) -> Sequence[Any]:
+def run_alone(node: TapeNode, grads: list[Any], *, ends_here: bool, create_graph: bool) -> Sequence[Any]:
     """Runs one node with its hooks, as the engine does, and no further node."""
     representation = choose_representation(create_graph=create_graph)
     run = Run(RunPlan(()), representation, keep_graph=True, create_graph=create_graph)
