@@ -260,7 +260,7 @@ def _push_halves(get: Function, primals: Sequence[Any], tangents: Sequence[Any])
 
 
 def strong(value: Any, like: Any) -> Any:
-    """Returns a Python number as an array of another array's dtype."""
+    """Returns a Python number, or an array, as an array of another array's dtype."""
     return jnp.asarray(value, like.dtype)
 
 
@@ -269,11 +269,6 @@ def convert_number(value: complex, dtype: Any) -> np.ndarray[Any, Any]:
     if isinstance(value, complex) and dtype not in COMPLEX and dtype != dtypes.bool:
         value = value.real
     return np.asarray(value).astype(dtype)
-
-
-def to_dtype_of(value: Any, like: Any) -> Any:
-    """Returns an array, or a traced number, converted to the dtype of another array."""
-    return lax.convert_element_type(value, like.dtype)
 
 
 def sum_like(grads: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, ...]:

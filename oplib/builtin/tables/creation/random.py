@@ -19,7 +19,7 @@ from jax import lax
 from oplib.autograd.array_functions.array_types import match_type
 from oplib.builtin.rows.row import Row, constant
 from oplib.builtin.shared_kernels.dtype_classes import classify
-from oplib.builtin.shared_kernels.promotion import broadcast, broadcast_to, to_dtype_of
+from oplib.builtin.shared_kernels.promotion import broadcast, broadcast_to, strong
 from oplib.errors import ArgumentError, UnsupportedDtypeError
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
@@ -49,7 +49,7 @@ def _flip(self: Any, p: Any, *, generator: Any) -> Any:
         raise ArgumentError("probabilities must broadcast to the shape that is filled", "Reshape them.")
     chance = lax.stop_gradient(broadcast_to(lax.convert_element_type(p, wide), self.shape))
     drawn = jax.random.uniform(generator.next_key(), self.shape, wide)
-    return to_dtype_of(match_type(drawn, jax.typeof(chance)) < chance, self)
+    return strong(match_type(drawn, jax.typeof(chance)) < chance, self)
 
 
 def _bernoulli(self: Any, *, generator: Any) -> Any:
@@ -70,16 +70,14 @@ def _split(generator: Any) -> tuple[Any, Any]:
 
 def _stretch(drawn: Any, low: Any, high: Any) -> Any:
     """Maps the unit interval to another one; rounding may reach its end, which is excluded."""
-    low, high = (broadcast_to(to_dtype_of(lax.stop_gradient(end), drawn), drawn.shape) for end in (low, high))
+    low, high = (broadcast_to(strong(lax.stop_gradient(end), drawn), drawn.shape) for end in (low, high))
     moved = drawn * (high - low) + low
     return jnp.where(moved < high, moved, low)
 
 
 def _normal(self: Any, mean: Any, std: Any, *, generator: Any) -> Any:
     drawn = jax.random.normal(generator.next_key(), self.shape, self.dtype)
-    mean, std = (
-        broadcast_to(to_dtype_of(lax.stop_gradient(array), self), self.shape) for array in (mean, std)
-    )
+    mean, std = (broadcast_to(strong(lax.stop_gradient(array), self), self.shape) for array in (mean, std))
     return drawn * std + mean
 
 
@@ -93,12 +91,12 @@ def _normal_around(mean: Any, std: Any, *, generator: Any) -> Any:
 
 
 def _exponential(self: Any, lambd: Any, *, generator: Any) -> Any:
-    return to_dtype_of(-jnp.log(_draw_open(generator, self)) / _scalar(lambd, self), self)
+    return strong(-jnp.log(_draw_open(generator, self)) / _scalar(lambd, self), self)
 
 
 def _log_normal(self: Any, mean: Any, std: Any, *, generator: Any) -> Any:
     drawn = jax.random.normal(generator.next_key(), self.shape, _widen(self.dtype))
-    return to_dtype_of(jnp.exp(drawn * _scalar(std, self) + _scalar(mean, self)), self)
+    return strong(jnp.exp(drawn * _scalar(std, self) + _scalar(mean, self)), self)
 
 
 def _geometric(self: Any, p: Any, *, generator: Any) -> Any:
@@ -108,12 +106,12 @@ def _geometric(self: Any, p: Any, *, generator: Any) -> Any:
     if self.dtype in INTEGRAL:
         most = np.asarray(np.iinfo(self.dtype).max, throws.dtype)
         throws = jnp.minimum(throws, jnp.full_like(throws, np.nextafter(most, 0, dtype=most.dtype)))
-    return to_dtype_of(throws, self)
+    return strong(throws, self)
 
 
 def _cauchy(self: Any, median: Any, sigma: Any, *, generator: Any) -> Any:
     drawn = jax.random.cauchy(generator.next_key(), self.shape, _widen(self.dtype))
-    return to_dtype_of(drawn * _scalar(sigma, self) + _scalar(median, self), self)
+    return strong(drawn * _scalar(sigma, self) + _scalar(median, self), self)
 
 
 def _scalar(number: Any, like: Any) -> Any:
@@ -124,7 +122,7 @@ def _scalar(number: Any, like: Any) -> Any:
 
 def _poisson(self: Any, *, generator: Any) -> Any:
     drawn = jax.random.poisson(generator.next_key(), lax.convert_element_type(self, _widen(self.dtype)))
-    return match_type(to_dtype_of(drawn, self), jax.typeof(self))
+    return match_type(strong(drawn, self), jax.typeof(self))
 
 
 # Places -----------------------------------------------------------------------------------------------------

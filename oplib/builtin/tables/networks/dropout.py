@@ -15,7 +15,7 @@ from oplib.autograd.recording.in_place import check_may_write, refuse_cast, upda
 from oplib.builtin.in_place import require_tensor_to_write
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.rows.row import Function, NetworkRow, Row
-from oplib.builtin.shared_kernels.promotion import broadcast_to, strong, to_dtype_of
+from oplib.builtin.shared_kernels.promotion import broadcast_to, strong
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
 from oplib.library.arguments.plain_conversions import TRACED
@@ -68,15 +68,15 @@ def _drop_to_alpha(array: Any, shape: tuple[int, ...], p: Any, generator: Any) -
     kept = draw_kept(shape, p, generator)
     alpha = strong(_ALPHA, p)
     scale = lax.rsqrt((alpha * alpha * p + 1) * (1 - p))
-    own = [broadcast_like(to_dtype_of(value, array), array) for value in (scale, alpha * scale * p)]
-    dropped = broadcast_like(to_dtype_of(alpha * scale * (p - 1), array), array)
+    own = [broadcast_like(strong(value, array), array) for value in (scale, alpha * scale * p)]
+    dropped = broadcast_like(strong(alpha * scale * (p - 1), array), array)
     return jnp.where(broadcast_like(kept, array), array * own[0] + own[1], dropped)
 
 
 def _rrelu(input: Any, lower: Any, upper: Any, *, generator: Any) -> Any:
     drawn = jax.random.uniform(generator.next_key(), input.shape, jnp.float32)
     low, high = (lax.convert_element_type(array, jnp.float32) for array in (lower, upper))
-    slopes = to_dtype_of(drawn * (high - low) + low, input)
+    slopes = strong(drawn * (high - low) + low, input)
     slopes = match_type(lax.stop_gradient(slopes), jax.typeof(input))
     return jnp.where(input > 0, input, input * slopes)
 

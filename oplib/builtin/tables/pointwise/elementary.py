@@ -21,7 +21,6 @@ from oplib.builtin.shared_kernels.promotion import (
     is_integral,
     strong,
     sum_like,
-    to_dtype_of,
     to_floating,
 )
 from oplib.errors import UnsupportedDtypeError
@@ -319,7 +318,7 @@ def _hypot_backward(ctx: Any, g: Any) -> Any:
     wide = (None if side is None else jnp.broadcast_to(side, length.shape) for side in sides)
     pairs = zip(wide, ctx.shapes, strict=True)
     return tuple(
-        None if side is None else sum_to(g * (to_dtype_of(side, g) / length), shape) for side, shape in pairs
+        None if side is None else sum_to(g * (strong(side, g) / length), shape) for side, shape in pairs
     )
 
 
