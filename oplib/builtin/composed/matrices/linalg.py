@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from oplib.builtin.rows.composed import Composed
@@ -98,11 +99,10 @@ def linalg_cond(input: Any, p: Any = None) -> Any:
         p: the order of the norm, as for ``linalg.matrix_norm``; None means 2.
 
     Returns:
-        A real tensor, ``[...]``.
+        A real tensor, ``[...]``; ``inf`` for a matrix without an inverse.
 
     Raises:
         ArgumentError: the input has fewer than two axes, is not square, or the order is not supported.
-        LinAlgError: a known matrix has no inverse, but needs one.
 
     Gradient:
         The gradient of the singular values, or of the norms and the inverse.
@@ -116,7 +116,9 @@ def linalg_cond(input: Any, p: Any = None) -> Any:
     if p in (None, 2, -2):
         values = ops.linalg_svdvals(input)
         return values[..., -1] / values[..., 0] if p == -2 else values[..., 0] / values[..., -1]
-    return ops.linalg_matrix_norm(input, p) * ops.linalg_matrix_norm(ops.linalg_inv(input), p)
+    inverse, info = ops.linalg_inv_ex(input)
+    size = ops.linalg_matrix_norm(input, p) * ops.linalg_matrix_norm(inverse, p)
+    return ops.masked_fill(size, info > 0, math.inf)
 
 
 def linalg_pinv(
