@@ -81,9 +81,6 @@ class Overloads(Mapping[str, OpOverload]):
         settle(f"{NAMESPACE}::{name.partition('.')[0]}")
         return self._made[name]
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._names  # a Mapping would register it to find out
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
 

@@ -79,8 +79,6 @@ def flatten_gradients(gradients: Sequence[Any], specs: Specs, name: str) -> list
 
     None may stand for a whole argument; another structure raises AutogradError.
     """
-    if not specs:
-        return list(gradients)
     leaves: list[Any] = []
     for position, gradient in enumerate(gradients):
         spec = specs.get(position)

@@ -130,8 +130,6 @@ def _make_block(
     if max(indices) >= len(names):
         return None  # an operator has no keyword argument
     others = [parameter for index, parameter in enumerate(parameters) if index not in indices]
-    if any(parameter.default is parameter.empty and parameter.kind not in _STARRED for parameter in others):
-        return None  # each call gives something that the overload does not take
     tests = [branch.test.format(*names)] if branch.test else []
     tests += map(_test_default, others)
     block = FastBlock(dispatcher, [names[index] for index in indices], writes=writes)

@@ -138,11 +138,10 @@ def _missing_tensors(record: Record) -> MissingRuleError:
     )
 
 
-def missing_kernel(record: Record, platform: str | None) -> MissingRuleError:
-    """Returns the error for a platform without a kernel, or for an op without any kernel."""
-    where = "any platform" if platform is None else f"platform '{platform}'"
+def missing_kernel(record: Record, platform: str) -> MissingRuleError:
+    """Returns the error for a platform without a kernel."""
     have = ", ".join(record.kernels) or "none"
     return MissingRuleError(
-        f"{record.name}: Could not run: the op does not have a kernel registered for {where}. Registered: "
-        f"{have}. Register one with oplib.library.register_kernel or oplib.library.impl."
+        f"{record.name}: Could not run: the op does not have a kernel registered for platform '{platform}'. "
+        f"Registered: {have}. Register one with oplib.library.register_kernel or oplib.library.impl."
     )

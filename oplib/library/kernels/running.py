@@ -17,7 +17,7 @@ from oplib.protocols import Values
 
 from .array_kernel import run_array_kernel, trace_array_kernel, type_results
 from .host_kernel import call_back_host_kernel, run_host_kernel
-from .kernel_choice import choose_kernel, find_platform_kernels, missing_kernel, needs_default
+from .kernel_choice import choose_kernel, find_platform_kernels, needs_default
 from .tensor_kernel import run_tensor_kernel
 
 Run = Callable[[Record, Function, Layout, Sequence[Any]], Results]
@@ -45,8 +45,6 @@ def trace_kernel(record: Record, layout: Layout, arrays: Sequence[Any]) -> Resul
 
 def _trace_for_platforms(record: Record, run: Run, layout: Layout, arrays: Sequence[Any]) -> Results:
     """Traces every kernel; lowering keeps those for its platforms."""
-    if not record.kernels:
-        raise missing_kernel(record, None)
     traced: dict[str, Results] = {}
     due: dict[int, frozenset[Any]] = {}
 
