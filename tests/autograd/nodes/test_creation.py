@@ -6,7 +6,7 @@ import pytest
 
 import oplib
 from oplib.autograd.graph import get_gradient_edge, node_creation_hook
-from oplib.errors import AutogradError, GradientTypeError
+from oplib.errors import AutogradError, GradientTypeError, SavedTensorError
 from oplib.modes import modes
 from oplib.utils.checkpoint import checkpoint
 from tests.autograd.functions import Double
@@ -164,3 +164,35 @@ def test_nothing_is_told_where_nothing_is_recorded(x, seen, hook):
     with node_creation_hook(hook), oplib.no_grad():
         x * 2
     assert seen == []
+
+
+def write_in_turn(x):
+    y = x * 2
+    y.exp_()
+    z = y * x
+    z.tanh_()
+    w = z * 1
+    w.mul_(x)
+    w[:1].mul_(3.0)
+    w.pow_(2)
+    return w.addcmul_(x, x)
+
+
+def test_a_hook_may_open_the_saved_values_of_a_call_that_then_writes_one_of_them():
+    x = oplib.tensor([1.0, 0.5], requires_grad=True)
+    (due,) = oplib.autograd.grad(write_in_turn(x).sum(), x, create_graph=True)
+    with node_creation_hook(lambda node: getattr(node, "_raw_saved_tensors", None)):
+        total = write_in_turn(x).sum()
+    (grad,) = oplib.autograd.grad(total, x, create_graph=True)
+    second = [oplib.autograd.grad(one.sum(), x)[0].tolist() for one in (grad, due)]
+    assert grad.tolist() == due.tolist()
+    assert second[0] == second[1]
+
+
+def test_a_hook_that_opens_saved_values_does_not_hide_a_write_that_loses_one():
+    x = oplib.tensor([1.0, 0.5], requires_grad=True)
+    with node_creation_hook(lambda node: getattr(node, "_raw_saved_tensors", None)):
+        y = (x * 2).exp_()
+        y.mul_(2)
+    with pytest.raises(SavedTensorError, match=r"ExpBackward0: .*modified by an inplace"):
+        y.sum().backward()

@@ -5,6 +5,7 @@ import copy
 import pytest
 
 import oplib
+from oplib.autograd import forward_ad
 
 
 def make(*shape):
@@ -114,3 +115,20 @@ def test_a_gradient_of_a_leaf_that_got_another_shape_since_is_refused(compute):
         with pytest.raises(RuntimeError, match=r"invalid gradient|size of tensor a"):
             y.backward()
         assert x.grad is None
+
+
+def test_the_tangent_of_a_tensor_that_is_turned_in_place_is_turned_too():
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(
+            oplib.tensor([[1.0, 2.0], [3.0, 4.0]]), oplib.tensor([[1.0, 0.0], [7.0, 5.0]])
+        )
+        x = dual * 1
+        row = x[0]
+        x.t_()
+        x.mul_(2)
+        for tensor, primal, tangent in (
+            (x, [[2.0, 6.0], [4.0, 8.0]], [[2.0, 14.0], [0.0, 10.0]]),
+            (row, [2.0, 4.0], [2.0, 0.0]),
+        ):
+            parts = forward_ad.unpack_dual(tensor)
+            assert (parts.primal.tolist(), parts.tangent.tolist()) == (primal, tangent)

@@ -14,7 +14,7 @@ from jax.interpreters import ad, mlir
 
 import oplib
 from oplib.autograd import forward_ad
-from oplib.errors import MissingRuleError, ResultError
+from oplib.errors import AutogradError, MissingRuleError, ResultError
 from oplib.library import CustomOpDef, custom_op
 from oplib.library.registration.registry import registry
 
@@ -299,3 +299,28 @@ class TestStructure:
         op = custom_op("jvps::reading", kernel, compile=False)
         op.register_jvp(lambda p, t: ({"c": p[0]}, {"c": t[0]}))
         assert jax.jvp(op, (X,), (X,))[1]["c"].tolist() == X.tolist()
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (lambda value, tangent: tangent, r"must give two returns, \(outputs, tangents\). Got f32\[3\]"),
+        (lambda value, tangent: (value, tangent, tangent), "must give two returns"),
+        (lambda value, tangent: (value, tangent[0]), r"does not fit its output. Got f32\[\] for f32\[3\]"),
+    ],
+    ids=["no pair", "three values", "another shape"],
+)
+@pytest.mark.parametrize("mode", ["jvp", "grad", "tape"])
+def test_an_answer_of_another_form_is_refused(mode: str, answer: Any, told: str) -> None:
+    op = make(lambda primals, tangents: answer(jnp.sin(primals[0]) * primals[1], tangents[0]))
+
+    def run() -> Any:
+        if mode == "jvp":
+            return jax.jvp(op, (X, W), (X, W))
+        if mode == "grad":
+            return jax.grad(lambda x: op(x, W).sum())(X)
+        leaf = oplib.tensor([0.3, -0.7, 1.1], requires_grad=True)
+        return op(leaf, oplib.Tensor.from_array(W)).sum().backward()
+
+    with pytest.raises(AutogradError, match=rf"jvps::bend: the jvp rule .*{told}"):
+        run()

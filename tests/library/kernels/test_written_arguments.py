@@ -145,3 +145,14 @@ def test_a_kernel_on_arrays_writes_into_no_argument_whose_items_share_memory(com
     assert a.tolist() == [0.0, 0.0, 0.0]
     count_up(b := oplib.zeros(6)[::2])
     assert b.tolist() == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("answer", [lambda x: x, lambda x: (x, x, x)])
+def test_a_kernel_that_returns_another_number_of_values_is_refused(answer: Any) -> None:
+    @custom_op("compiled::short", mutates_args=("x",))
+    def short(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return answer(x)
+
+    told = r"compiled::short: the kernel returned .*value of each written argument.*2 in all"
+    with pytest.raises(ResultError, match=told):
+        short(oplib.ones(2))

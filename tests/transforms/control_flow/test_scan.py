@@ -539,3 +539,17 @@ def test_other_threads_see_the_captured_tensors_while_a_body_is_traced():
     assert seen == [[2.0]]
     assert carry.tolist() == [16.0]
     assert grad(oplib.scan(body, oplib.ones(1), None, length=2)[0].sum(), weight)[0].tolist() == [8.0]
+
+
+@pytest.mark.parametrize("transform", [lambda function: function, jax.jit], ids=["grad", "jit of grad"])
+def test_under_no_grad_results_are_constants_for_jax_too(transform):
+    def measure(array):
+        x = oplib.Tensor.from_array(array)
+        with oplib.no_grad():
+            total, rows = oplib.scan(lambda carry, row: (carry + row * x.sum(), carry), oplib.zeros(()), x)
+        return ((total + rows.sum()) * x.sum()).array
+
+    array = jnp.array([1.0, 2.0, 3.0])
+    constant = 6.0 * 6.0 + (0.0 + 6.0 + 18.0)
+    np.testing.assert_allclose(transform(jax.grad(measure))(array), [constant] * 3)
+    np.testing.assert_allclose(jax.jvp(measure, (array,), (array,))[1], constant * 6.0)
