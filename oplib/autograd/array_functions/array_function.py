@@ -28,7 +28,7 @@ from .concreteness import VALUE_ERRORS
 from .liveness import drop_dead, find_dependent, find_forwarded, find_live_inputs
 from .masks import Mask, map_given, pick_true, spread
 from .tokens import next_token
-from .width import note_width
+from .width import WIDE, note_width
 
 Arrays = tuple[Any, ...]
 Plan = TypeVar("Plan", bound="BackwardPlan")
@@ -245,7 +245,8 @@ class BackwardPlan:
         sole: the backward for one cotangent, if it is known and never changes; else None.
         structure: the structure of the op's result, for the floor that knows ops.
         names: the names of the inputs and then of the outputs, if the function is an op; else empty.
-        is_wide: whether JAX's 64 bits were on when the function was traced. The backward needs them then.
+        is_wide: whether the backward needs JAX's 64 bits: they were on when the function was traced, or an
+            output has them.
         pattern: the facts shared with plans for other shapes, see :mod:`.record_pattern`; None until first
             used.
         token: stands for the plan in keys.
@@ -275,9 +276,11 @@ class BackwardPlan:
 
     def __init__(self, wanted: Mask, outputs: Sequence[Any], sources: Sequence[int]) -> None:
         self.wanted = wanted
-        self.is_wide = note_width()
         self.input_count = len(wanted)
         self.outputs = tuple(map_given(shape_of, outputs))
+        self.is_wide = note_width() or any(
+            output is not None and output.dtype in WIDE for output in self.outputs
+        )
         self.differentiable: Mask = tuple(
             value is not None and has_gradient(value.dtype) for value in outputs
         )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import numpy as np
 
+WIDE = frozenset({np.dtype("float64"), np.dtype("complex128")})
 x64: Any = jax.enable_x64  # a context manager; ``.value`` is the setting of this thread
 
 

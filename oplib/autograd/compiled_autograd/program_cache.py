@@ -6,7 +6,8 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
-from itertools import takewhile, zip_longest
+from itertools import zip_longest
+from operator import eq
 from typing import Any
 
 from oplib.autograd.array_functions.compilation import advise_first_nan
@@ -109,7 +110,7 @@ def _explain(key: Sequence[Any], names: Sequence[str], known: Sequence[tuple[Any
     """Returns the difference between a structure and the known one that is nearest."""
     if not known:
         return f"this is the first program. It starts at {names[0]} (NodeCall 0)."
-    nearest, program = max(known, key=lambda item: _count_equal(key, item[0]))
+    nearest, program = max(known, key=lambda item: [*map(eq, key, item[0]), False].index(False))
     for number, (name, other) in enumerate(zip_longest(names, program.names)):
         if name != other:
             return (
@@ -123,11 +124,6 @@ def _explain(key: Sequence[Any], names: Sequence[str], known: Sequence[tuple[Any
         f"hooks, grads or edges. The first is {differing[0][0]!r}, it was {differing[0][1]!r}, in a graph "
         f"that starts at {names[0]} (NodeCall 0)."
     )
-
-
-def _count_equal(key: Sequence[Any], other: Sequence[Any]) -> int:
-    """Returns the number of equal facts at the beginning of two keys."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(key, other, strict=False)))
 
 
 programs = ProgramCache()

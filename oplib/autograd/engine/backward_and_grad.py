@@ -66,16 +66,14 @@ def backward(
     if inputs is not None and not wanted:
         raise _no_inputs("backward", "accumulate into, or leave it out for all leaves")
     outputs = _listed(tensors)
-    options: dict[str, Any] = {
-        "grad_tensors": grad_tensors,
-        "retain_graph": retain_graph,
-        "create_graph": create_graph,
-    }
     if overrides := find_overrides((*outputs, *wanted)):
-        hand_over(backward, overrides, (outputs,), {**options, "inputs": inputs and wanted})
-    elif wide_plans.any and needs_64_bits(outputs):
-        with x64(True):
-            backward(outputs, **options, inputs=inputs and wanted)
+        options: dict[str, Any] = {
+            "grad_tensors": grad_tensors,
+            "retain_graph": retain_graph,
+            "create_graph": create_graph,
+            "inputs": inputs and wanted,
+        }
+        hand_over(backward, overrides, (outputs,), options)
     else:
         if create_graph:
             _warn_of_cycle()
@@ -93,8 +91,7 @@ def run_tensor_backward(
     So the calls that most training steps make do not pass through ``backward``.
     """
     is_plain = tensor.__class__ is Tensor and (gradient is None or gradient.__class__ is Tensor)
-    is_wide = wide_plans.any and needs_64_bits((tensor,))
-    if is_wide or not is_plain or inputs is not None or create_graph is not False:
+    if not is_plain or inputs is not None or create_graph is not False:
         backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
     else:
         keep_graph = False if retain_graph is None else retain_graph

@@ -12,6 +12,7 @@ from logging import DEBUG
 from operator import index
 from typing import Any
 
+from oplib.autograd.array_functions.width import wide_plans, x64
 from oplib.autograd.nodes.accumulate import AccumulateGrad, gradient_edge, leaf_edge
 from oplib.autograd.nodes.edges import GradientEdge, check_edge, walk_nodes
 from oplib.autograd.nodes.error import Error
@@ -27,7 +28,8 @@ from . import fork
 from .node_logging import log, log_nodes
 from .plan import RunPlan
 from .root_gradients import enter_roots, fit_root_gradients
-from .run import Run, is_checkpoint_valid
+from .run import Run, find_run, is_checkpoint_valid
+from .wide_graph import needs_64_bits
 
 
 class _EngineBase:
@@ -62,7 +64,7 @@ class _EngineBase:
                 unreachable.
         """
         flags = keep_graph, create_graph, allow_unreachable, accumulate_grad
-        keep, create, unused, accumulate = [index(flag) != 0 for flag in flags]
+        keep, create, unused, accumulate = map(bool, map(index, flags))
         for name, value in {"tensors": tensors, "grad_tensors": grad_tensors}.items():
             if not isinstance(value, tuple):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
                 raise AutogradError(
@@ -87,12 +89,10 @@ class _EngineBase:
         Raises:
             AutogradError: no run is active in this thread.
         """
-        run = modes.state.run
-        if run is None:
-            raise AutogradError(
-                "queue_callback: final callbacks can only be installed during backward pass. No run is "
-                "going on in this thread. Call it from a hook or from the backward of a Function."
-            )
+        run = find_run(
+            "queue_callback: final callbacks can only be installed during backward pass. No run is going on "
+            "in this thread. Call it from a hook or from the backward of a Function."
+        )
         run.callbacks.append(callback)
 
     def is_checkpoint_valid(self) -> bool:
@@ -137,13 +137,10 @@ def will_engine_execute_node(node: Any) -> bool:
             f"_will_engine_execute_node: expects a grad_fn. Got {type(node).__name__}. Give a node of the "
             "graph."
         )
-    run = modes.state.run
-    if run is None:
-        raise AutogradError(
-            "_will_engine_execute_node: it can only be asked during the backward pass. No run is going on in "
-            "this thread. Ask from a hook."
-        )
-    plan = run.plan
+    plan = find_run(
+        "_will_engine_execute_node: it can only be asked during the backward pass. No run is going on in "
+        "this thread. Ask from a hook."
+    ).plan
     if isinstance(node, AccumulateGrad) and node in plan.captures:
         raise AutogradError(
             "_will_engine_execute_node: a leaf was asked for while autograd.grad() runs. Its gradient is "
@@ -158,12 +155,10 @@ def current_graph_task_execution_order() -> list[TapeNode]:
     Raises:
         AutogradError: no run is active.
     """
-    run = modes.state.run
-    if run is None:
-        raise AutogradError(
-            "_current_graph_task_execution_order: it should only be called during the backward pass. No run "
-            "is going on in this thread. Ask from a hook."
-        )
+    run = find_run(
+        "_current_graph_task_execution_order: it should only be called during the backward pass. No run is "
+        "going on in this thread. Ask from a hook."
+    )
     return run.plan.find_order()
 
 
@@ -215,6 +210,10 @@ def run_graph(
     Returns:
         The gradients of ``inputs``, or None with ``accumulate``.
     """
+    if wide_plans.any and needs_64_bits(outputs):
+        kinds = inputs, keep_graph, create_graph, allow_unused
+        with x64(True):
+            return run_graph(outputs, grads, *kinds, accumulate=accumulate, run_class=run_class)
     keep, create, state = index(keep_graph) != 0, index(create_graph) != 0, modes.state
     if fork.must_reset:
         fork.check()

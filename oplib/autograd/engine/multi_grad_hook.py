@@ -9,19 +9,23 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from oplib.autograd.nodes.accumulate import existing_accumulator
 from oplib.autograd.nodes.node import TapeNode
 from oplib.errors import AutogradError, GradientValueError, MisplacedCallError, describe
 from oplib.hooks import RemovableHandle, require_parameters
-from oplib.modes import modes
 from oplib.tensor import Tensor
 
 from .engine import will_engine_execute_node
-from .run import Run
+from .run import find_run
 
 MODES = ("all", "any")
+_MISPLACED = (
+    "register_multi_grad_hook: expected this hook to be called inside a backward call. No run is going on in "
+    "this thread. Do not call hooks of tensors by hand."
+)
 
 
 class MultiHandle(RemovableHandle):
@@ -95,15 +99,12 @@ Hooks = list[tuple[Tensor, Callable[[Any], None]]]
 Finder = Callable[[], "TapeNode | None"]
 
 
+@dataclass
 class _Record:
-    """The gradients that one run has computed for the tensors of one hook."""
+    """The gradients that one run has computed for the tensors of one hook, and how many more it computes."""
 
-    __slots__ = ("buffer", "count", "needed")
-
-    def __init__(self, size: int, needed: int) -> None:
-        self.buffer: list[Tensor | None] = [None] * size
-        self.count = 0
-        self.needed = needed
+    buffer: list[Tensor | None]
+    missing: int
 
 
 def _make_all_hooks(tensors: tuple[Tensor, ...], fn: Callable[[Any], object]) -> Hooks:
@@ -112,7 +113,7 @@ def _make_all_hooks(tensors: tuple[Tensor, ...], fn: Callable[[Any], object]) ->
 
     def make_hook(position: int) -> Callable[[Any], None]:
         def inner_hook(grad: Tensor | None) -> None:
-            run = _current_run()
+            run = find_run(_MISPLACED, MisplacedCallError)
             record: _Record | None = run.notes.get(key)
             if record is None:
                 node = finders[position]()
@@ -122,10 +123,10 @@ def _make_all_hooks(tensors: tuple[Tensor, ...], fn: Callable[[Any], object]) ->
                         "outside, on other nodes. It cannot tell when all gradients are there. Take the "
                         "gradient inside of vmap, use mode='any', or register a hook on each tensor."
                     )
-                record = run.notes[key] = _Record(size, _count_executed(finders))
+                record = run.notes[key] = _Record([None] * size, _count_executed(finders))
             record.buffer[position] = grad
-            record.count += 1
-            if record.count == record.needed:
+            record.missing -= 1
+            if not record.missing:
                 del run.notes[key]
                 fn(record.buffer)
 
@@ -144,7 +145,7 @@ def _make_any_hooks(tensors: tuple[Tensor, ...], fn: Callable[[Any], object]) ->
 
     @functools.wraps(fn)
     def wrapped_fn(grad: Tensor | None) -> None:
-        notes = _current_run().notes
+        notes = find_run(_MISPLACED, MisplacedCallError).notes
         if key not in notes:
             notes[key] = True
             fn(grad)
@@ -170,13 +171,3 @@ def _make_finder(tensor: Tensor, position: int) -> Finder:
         return None if accumulator is None else existing_accumulator(accumulator)
 
     return find_accumulator
-
-
-def _current_run() -> Run:
-    run = modes.state.run
-    if run is None:
-        raise MisplacedCallError(
-            "register_multi_grad_hook: expected this hook to be called inside a backward call. No run is "
-            "going on in this thread. Do not call hooks of tensors by hand."
-        )
-    return run

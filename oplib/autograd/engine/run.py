@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 from oplib.autograd.anomaly_mode import explain_node_error
 from oplib.autograd.nodes.gradient_representation import GradientRepresentation
 from oplib.autograd.nodes.node import Edge, Gradients
 from oplib.config import config
+from oplib.errors import AutogradError, OplibError
 from oplib.modes import call_in_grad_mode, modes
 from oplib.tensor import upcalls
 
@@ -41,10 +43,10 @@ class Run(Flow):
     Attributes:
         id: a number that counts up from 0 in the process.
         callbacks: functions to call when all nodes have run.
-        notes: the state of hooks for the time of the run, by keys of their own.
-        checkpoint_valid: whether nodes of this run may recompute by a ``backward`` of their own.
         outer: the run whose node started this one, if any.
     """
+
+    outer: Run | None = None
 
     def __init__(
         self,
@@ -58,21 +60,27 @@ class Run(Flow):
         self.representation = representation
         self.keep_graph = keep_graph
         self.create_graph = create_graph
-        self.node = None
         self.captured = [None] * plan.captures_count
         self.ready = []
         self.buffers = {}
         self.id = next(_ids)
         self.callbacks: list[Callable[[], object]] = []
-        self.notes: dict[Any, Any] = {}
-        outer: Run | None = modes.state.run
-        self.outer = outer
-        self.checkpoint_valid = plan.members is None and (outer is None or outer.checkpoint_valid)
+
+    @cached_property
+    def notes(self) -> dict[Any, Any]:
+        """The state of hooks for the time of the run, by keys of their own."""
+        return {}
+
+    @property
+    def checkpoint_valid(self) -> bool:
+        """Whether nodes of this run may recompute by a ``backward`` of their own."""
+        return self.plan.members is None and (self.outer is None or self.outer.checkpoint_valid)
 
     def execute(self, roots: Sequence[Edge], grads: Gradients) -> list[Any]:
         """Runs the graph from ``roots``, and returns the captured gradients."""
         state = modes.state
         before = state.grad_enabled, state.constant_in
+        outer = self.outer = state.run
         state.run = self
         try:
             state.constant_in = None
@@ -83,7 +91,7 @@ class Run(Flow):
                 self.create_graph, upcalls.execute_compiled, self, roots, grads
             ):
                 pass
-            elif self.outer is None:
+            elif outer is None:
                 self.flow(roots, grads)
             else:
                 with StackReserve():
@@ -95,9 +103,17 @@ class Run(Flow):
                 explain_node_error(error, self.node)
             raise
         finally:
-            state.run = self.outer
+            state.run = outer
             state.grad_enabled, state.constant_in = before
         return self.captured
+
+
+def find_run(complaint: str, error: type[OplibError] = AutogradError) -> Run:
+    """Returns the current run of this thread, or raises an error with this text."""
+    run: Run | None = modes.state.run
+    if run is None:
+        raise error(complaint)
+    return run
 
 
 def is_checkpoint_valid() -> bool:

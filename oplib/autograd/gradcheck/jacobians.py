@@ -101,8 +101,9 @@ def _project_backward(problem: Problem, options: Options) -> None:
         for index in problem.wanted
     }
     for at, output in enumerate(problem.differentiable):
-        cotangent = _output_direction(problem, output)
-        entering = from_coordinates(cotangent, problem.outputs[output].array)
+        array = problem.outputs[output].array
+        (cotangent,) = draw_directions(1, count_coordinates(array), seed=2 * output + 1)
+        entering = from_coordinates(cotangent, array)
         gradients = pull_back(problem, output, entering, options)
         for index, gradient in zip(problem.wanted, gradients, strict=True):
             numerical = float(cotangent @ along[index][at])
@@ -148,10 +149,6 @@ def _input_directions(problem: Problem) -> dict[int, Vector]:
         index: draw_directions(1, count_coordinates(problem.inputs[index].array), seed=2 * index)[0]
         for index in problem.wanted
     }
-
-
-def _output_direction(problem: Problem, output: int) -> Vector:
-    return draw_directions(1, count_coordinates(problem.outputs[output].array), seed=2 * output + 1)[0]
 
 
 def _projection_error(pair: Pair, numerical: float, analytical: float) -> GradcheckError:

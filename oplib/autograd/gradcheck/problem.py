@@ -177,11 +177,9 @@ def to_double(value: Any) -> Any:
     if not is_inexact_tensor(value):
         return value
     double = np.dtype(np.complex128 if value.array.dtype.kind == "c" else np.float64)
-    if value.array.dtype == double and value.is_leaf and _has_whole_storage(value):
+    storage = value._storage
+    # one of its own, and no view
+    is_whole = type(storage) is Storage and storage.array is value.array
+    if value.array.dtype == double and value.is_leaf and is_whole:
         return value
     return Tensor.from_array(value.array.astype(double), requires_grad=value.requires_grad)
-
-
-def _has_whole_storage(tensor: Tensor) -> bool:
-    """Returns whether the tensor has a storage of its own, and is not a view."""
-    return type(tensor._storage) is Storage and tensor._storage.array is tensor.array

@@ -49,7 +49,7 @@ class ViewNode(TapeNode):
     @property
     def input_metadata(self) -> Sequence[Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The shape and dtype of the view."""
-        return (jax.ShapeDtypeStruct(self.frame.shape, self.dtype),)
+        return (_describe_view(self.frame.shape, self.dtype),)
 
     @property
     def chain(self) -> Chain:

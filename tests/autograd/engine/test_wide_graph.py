@@ -89,6 +89,17 @@ def test_a_graph_in_32_bits_of_whole_numbers_in_64_has_no_warnings_either() -> N
     assert x.grad.tolist() == [1.0, 0.0, 1.0]
 
 
+@pytest.mark.parametrize("program", [lambda x: -x, lambda x: x[1:], lambda x: x.view(3, 1)])
+def test_values_of_64_bits_make_a_graph_need_them_that_was_recorded_without(program: Any) -> None:
+    with jax.enable_x64(True):
+        x = oplib.tensor(DATA, dtype=oplib.float64, requires_grad=True)
+        x.exp()  # plans with 64 bits
+    y = program(x)
+    assert y.dtype == oplib.float64
+    assert wide_graph.needs_64_bits([y])
+    assert wide_graph.needs_64_bits([oplib.autograd.graph.get_gradient_edge(y)])
+
+
 def test_a_graph_without_64_bits_is_walked_only_where_some_were_planned(monkeypatch: Any) -> None:
     x = oplib.tensor(DATA, requires_grad=True)
     build(PROGRAMS["exp"])
