@@ -249,7 +249,7 @@ def _run_forward(op: OpOverload, info: Any, ctx: Any, inputs: Sequence[Any]) -> 
     result = _run(op, values) if is_needed else None
     if run is not None:
         made = run_below_autograd(op.record, values, forward=partial(run, ctx))
-        note_constants(ctx, find_tensors([values, made]))
+        note_constants(ctx, find_tensors([values, made]), vars(ctx).values())
         if not is_needed:
             return made  # else the result above has the rules of the op in a transformation of JAX
     setup = info._setup_context_fn

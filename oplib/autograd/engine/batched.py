@@ -51,7 +51,7 @@ def run_batched(
     if create_graph:
         return upcalls.map_examples(call, grads)
     state = modes.state
-    if not (state.watchers or state.anomaly or is_inside_trace() or is_uncompiled()):
+    if not (state.watchers or is_inside_trace() or is_uncompiled()):
         try:
             return call(tuple(grads), run_class=BatchedRun)
         except _NotFormulas:

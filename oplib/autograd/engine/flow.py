@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import heappop, heappush
+from math import prod
 from typing import Any, ClassVar
 
 from oplib.autograd.anomaly_mode import refuse_nan
@@ -19,7 +20,7 @@ from oplib.tensor import upcalls
 
 from .node_hooks import fit_received, run_post_hooks, run_pre_hooks, run_tensor_hooks
 from .plan import RunPlan
-from .validation import validate_results
+from .validation import validate_gradients
 
 _MOST_LISTED = 8
 """The gradients that may wait for one compiled call, of which XLA compiles one for each count."""
@@ -49,7 +50,7 @@ class Flow:
     representation: GradientRepresentation
     keep_graph: bool
     create_graph: bool
-    node: TapeNode | None
+    node: TapeNode | None = None
     captured: list[Any]
     ready: list[Ready]
     buffers: dict[TapeNode, list[Any]]
@@ -58,7 +59,7 @@ class Flow:
         """Hands gradients along the edges and runs each node that is ready, until no node is ready."""
         plan = self.plan
         waiting, members, captures = plan.waiting, plan.members, plan.captures
-        keep_graph, watched = self.keep_graph, self.is_symbolic or modes.state.anomaly or modes.state.watchers
+        keep_graph, watched = self.keep_graph, self.is_symbolic or modes.state.watchers
         ready, arrivals = self.ready, len(self.ready)
         while True:
             for edge, grad in zip(edges, grads):  # noqa: B905  the keyword costs more than the loop
@@ -142,7 +143,8 @@ class Flow:
             state.grad_enabled = self.create_graph
             if node.has_hooks or watched:
                 return self.run_hooked(node, grads)
-            return validate_results(node.apply(grads, self), node, self.representation)
+            results = node.apply(grads, self)
+            return validate_gradients(results, node.edges, node.name, self.representation)
         finally:
             state.grad_enabled = before
 
@@ -157,7 +159,7 @@ class Flow:
         """Runs a node whose hooks before it have run, and then the hooks after it."""
         results = node.apply(grads, self)
         if not node.results_are_checked:
-            results = validate_results(results, node, self.representation)
+            results = validate_gradients(results, node.edges, node.name, self.representation)
         elif self.plan.members is not None:
             results = self._drop_unwanted(results, node.edges)
         if node.has_hooks:
@@ -229,7 +231,7 @@ class Flow:
             Whether it has; it has not where somebody sees nodes run, or may get gradients of some of them.
         """
         plan, state = self.plan, modes.state
-        if self.is_symbolic or plan.members is not None or state.anomaly or state.watchers:
+        if self.is_symbolic or plan.members is not None or state.watchers:
             return False
         for node in nodes:
             if node.has_hooks or node in plan.waiting or not plan.executes(node):
@@ -259,8 +261,9 @@ class Flow:
 
 def _may_wait(grad: Any) -> bool:
     """Returns whether gradients are too small for memory to matter, and XLA rounds each of their sums."""
-    size: object = grad.size
-    return isinstance(size, int) and size <= 1 << 14 and grad.dtype.itemsize > 2  # a symbol is not known
+    aval = grad.aval  # its own properties would cost frames
+    size: Any = prod(aval.shape)
+    return isinstance(size, int) and size <= 1 << 14 and aval.dtype.itemsize > 2  # a symbol is not known
 
 
 def _put_alone(grad: Any, slot: int, node: TapeNode) -> list[Any]:

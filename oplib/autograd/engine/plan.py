@@ -132,7 +132,8 @@ def _find_paths(
                 parents[node].append(parent)
             else:
                 parents[node] = [parent]
-                ahead.append(node)
+                if not node.runs_at_arrival:  # it has edges
+                    ahead.append(node)
         if not ahead:
             break
         parent = ahead.pop()
@@ -141,13 +142,12 @@ def _find_paths(
     several: dict[TapeNode, int] = {}
     needed: set[Any] = set()
     below: list[TapeNode | None] = list(filter(parents.__contains__, targets))
-    while below:
-        reached = below.pop()
+    for reached in below:  # the list gets longer
         if reached is not None and reached not in members:
             above = parents[reached]
-            members[reached] = len(above)  # a parent of a node on a path is on a path
-            if len(above) > 1:
-                several[reached] = len(above)
+            members[reached] = count = len(above)  # a parent of a node on a path is on a path
+            if count > 1:
+                several[reached] = count
             needed.update(above)
             below += above
     needed.discard(None)

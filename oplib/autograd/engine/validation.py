@@ -10,33 +10,21 @@ import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_types import sum_gradient
 from oplib.autograd.array_functions.masks import pick_given
+from oplib.autograd.nodes.accumulate import AccumulateGrad
 from oplib.autograd.nodes.gradient_representation import is_array_class, is_tracer_class
 from oplib.errors import AutogradError, describe
 from oplib.tensor import Tensor, upcalls
 
 if TYPE_CHECKING:
     from oplib.autograd.nodes.gradient_representation import GradientRepresentation
-    from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
+    from oplib.autograd.nodes.node import Edge, Gradients
 
 
-def validate_results(results: Gradients, node: TapeNode, representation: GradientRepresentation) -> Gradients:
-    """Checks the results of a node against its edges, and sums and casts results that do not fit exactly.
-
-    Raises:
-        AutogradError: the number of results is wrong, a result has the wrong type or shape, or a result is
-            complex and its input real.
-    """
-    edges = node.edges
-    if len(results) != len(edges):
-        check_count(results, len(edges), node, "input")
-    return validate_gradients(results, edges, node.name, representation)
-
-
-def check_count(results: Sequence[Any], count: int, node: TapeNode, of_what: str) -> None:
+def check_count(results: Sequence[Any], count: int, source: Callable[[], str], of_what: str) -> None:
     """Raises AutogradError if a node returned too few results, or further ones that are not None."""
     if len(results) < count or pick_given(results[count:]):
         raise AutogradError(
-            f"{node.name()}: it returned an incorrect number of gradients. Got {len(results)}, expected "
+            f"{source()}: it returned an incorrect number of gradients. Got {len(results)}, expected "
             f"{count}, one for each {of_what}. Return None for one without gradient."
         )
 
@@ -47,13 +35,28 @@ def validate_gradients(
     source: Callable[[], str],
     representation: GradientRepresentation,
 ) -> Gradients:
-    """Checks each gradient against its edge. ``source`` names, in errors, the function that returned them."""
+    """Checks gradients against their edges, and sums and casts those that do not fit exactly.
+
+    Args:
+        grads: one gradient for each edge, or None.
+        edges: the edges.
+        source: names, in errors, the function that returned the gradients.
+        representation: the type of the gradients.
+
+    Raises:
+        AutogradError: the number of gradients is wrong, one has the wrong type or shape, or is complex where
+            the input is real.
+    """
+    if len(grads) != len(edges):
+        check_count(grads, len(edges), source, "input")
     fitting: list[Any] | None = None
     for index, edge in enumerate(edges):
         grad = grads[index]
         if grad is None or edge is None:
             continue
-        target = edge[0].input_metadata[edge[1]]
+        node: Any = edge[0]
+        is_leaf = node.__class__ is AccumulateGrad  # whose property would cost a frame
+        target: Any = node.variable._storage.array if is_leaf else node.input_metadata[edge[1]]
         array = grad._storage.array if isinstance(grad, Tensor) else grad
         if not is_array_class[type(array)]:
             raise AutogradError(
@@ -69,7 +72,7 @@ def validate_gradients(
                 array,
                 target,
                 representation,
-                keeps_dtype=edge[1] in edge[0].free_slots,
+                keeps_dtype=edge[1] in node.free_slots,
                 complaint=f"{source()} returned an invalid gradient at index {index}",
             )
         # a leaf; it may be in shard_map

@@ -115,8 +115,17 @@ class SavedTensor:
             GradientTypeError: a hook is not callable.
         """
         pair = make_pair(pack_hook, unpack_hook, caller="register_hooks")
+        if self._pairs:
+            raise AutogradError(
+                "register_hooks: the hooks of this saved tensor have already been set. Only one pair is "
+                "allowed at a time. Let one pair do the work of both, or leave the block of "
+                "saved_tensors_hooks first."
+            )
         if self._pairs is not None:
-            raise _freed_error() if not self._pairs else _hooked_error()
+            raise SavedTensorError(
+                "register_hooks: it was called on a saved tensor after it has been freed. The backward pass "
+                "that read it frees it. Give retain_graph=True to that pass, or register hooks before it."
+            )
         check_version("register_hooks", self._storage, self._version)
         detached = box(self._array)
         detached._trace = self._trace
@@ -133,6 +142,8 @@ class SavedTensor:
             region is not None and pairs[0] is not KEEP_VALUES
         ):  # entered in the body of a control flow function
             region.packed.append(self)
+        if self._array is None:  # a new slot
+            return
         self._array = None
         self._storage = NOBODY  # the storage would keep the old value alive
         if isinstance(self._original, Tensor):
@@ -207,12 +218,11 @@ class SavedTensor:
         """
         original: Any = self._original
         if original.__class__ is ref:
-            original = original()
+            original = None if self._is_own else original()
         if (
             original is not None
             and original._storage is self._storage
             and self._storage.version == self._version
-            and not self._is_own
         ):
             return original
         tensor = box(self.read(node.name()))
@@ -240,17 +250,3 @@ def link(tensor: Tensor, edge: Edge) -> None:
         )  # not weak: the edge of a call may be made when the leaf has lost it
     else:
         tensor._grad_fn, tensor._output_nr = node, slot
-
-
-def _freed_error() -> SavedTensorError:
-    return SavedTensorError(
-        "register_hooks: it was called on a saved tensor after it has been freed. The backward pass that "
-        "read it frees it. Give retain_graph=True to that pass, or register hooks before it."
-    )
-
-
-def _hooked_error() -> AutogradError:
-    return AutogradError(
-        "register_hooks: the hooks of this saved tensor have already been set. Only one pair is allowed at "
-        "a time. Let one pair do the work of both, or leave the block of saved_tensors_hooks first."
-    )

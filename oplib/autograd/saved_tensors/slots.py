@@ -15,13 +15,15 @@ import jax.numpy as jnp
 
 from oplib.autograd.array_functions.array_function import BackwardPlan
 from oplib.autograd.nodes.accumulate import AccumulateGrad
-from oplib.autograd.nodes.node import NOBODY, Edge, SavedArray, SavedState, TapeNode
+from oplib.autograd.nodes.node import Edge, SavedArray, SavedState, TapeNode
 from oplib.autograd.tangents import TangentSlot
 from oplib.protocols import Values
 from oplib.tensor import Storage, Tensor, box
 
 from .hooks import active_pairs
 from .saved_tensor import SavedTensor
+
+_new: Any = object.__new__
 
 Columns = tuple[Sequence[Any], Sequence[Storage], Sequence[int]]
 
@@ -209,8 +211,10 @@ def pack_residuals(plan: BackwardPlan, values: Sequence[Any], tensors: Sequence[
 
     def pack(source: int) -> SavedTensor:
         tensor = tensors[source] if source < len(tensors) else None
-        slot = SavedTensor.of_value(values[source], NOBODY)
-        if tensor is not None or not is_python_number(values[source]):
+        slot: SavedTensor = _new(SavedTensor)
+        if tensor is None and is_python_number(values[source]):
+            slot._array = values[source]
+        else:
             slot.pack(pairs, box(values[source]) if tensor is None else tensor)
         return slot
 
@@ -227,10 +231,9 @@ def is_python_number(value: Any) -> bool:
 
 
 def _freed_slots(count: int) -> SavedSlots:
-    slots = [SavedTensor.of_value(None, NOBODY) for _ in range(count)]
-    for slot in slots:
-        slot.free()
-    return SavedSlots(slots, ())
+    slots = SavedSlots([_new(SavedTensor) for _ in range(count)], ())
+    slots.free()
+    return slots
 
 
 @cache

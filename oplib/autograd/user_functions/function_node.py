@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import jax
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
-from oplib.autograd.array_functions.masks import spread
+from oplib.autograd.array_functions.masks import map_given, spread
 from oplib.autograd.engine.validation import check_count
 from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.nodes.creation import tell_creation
@@ -111,9 +111,11 @@ class BackwardCFunction(TapeNode, FunctionCtx):
     def apply(self, grads: Gradients, run: BackwardRun) -> Gradients:
         """Calls the user's backward with Tensors, and returns one gradient for each tensor argument."""
         boxing = run.representation
-        if self.materialize_grads and _NONE in map(type, grads):
-            grads = boxing.fill(grads, self.input_metadata)
-        boxed: Sequence[Any] = [None if grad is None else boxing.box(grad) for grad in grads]
+        if _NONE in map(type, grads):
+            grads = boxing.fill(grads, self.input_metadata) if self.materialize_grads else grads
+            boxed: Sequence[Any] = map_given(boxing.box, grads)
+        else:
+            boxed = list(map(boxing.box, grads))
         if self.output_grad_dtypes is not None:
             boxed = cast_gradients(boxed, self.output_grad_dtypes)
         if self._output_specs:
@@ -178,7 +180,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         listed = results if isinstance(results, tuple) else (results,)
         count = self._argument_count
         if len(listed) != count:
-            check_count(listed, count, self, "argument of forward")
+            check_count(listed, count, self.name, "argument of forward")
         leaves: Sequence[Any] = listed[:count]
         if self._argument_specs:
             leaves = flatten_gradients(leaves, self._argument_specs, self.name())

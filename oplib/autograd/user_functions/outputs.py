@@ -22,9 +22,14 @@ from .function_node import BackwardCFunction
 
 
 def attach_outputs(
-    ctx: BackwardCFunction, leaves: Sequence[Any], inputs: Sequence[Tensor], *, recording: bool
+    ctx: BackwardCFunction,
+    leaves: Sequence[Any],
+    inputs: Sequence[Tensor],
+    *,
+    recording: bool,
+    is_plain: bool,
 ) -> Sequence[Any]:
-    """Gives each returned tensor its history. Other values pass unchanged.
+    """Gives each returned tensor its history. Other values pass unchanged. ``is_plain``: forward marked none.
 
     A written input is returned as the same object with a new history. An input that is returned unchanged,
     or that has a history and gets no new one, becomes a new tensor on its storage, because it would lose its
@@ -34,8 +39,12 @@ def attach_outputs(
         AutogradError: a leaf that requires grad was written, or a view whose history may not change; a
             written input is not returned, or a written view is not the only result.
     """
-    is_marked = ctx.dirty_tensors or ctx.non_differentiable
-    is_new = recording and not is_marked and _are_new(leaves, inputs)
+    is_new = recording and (is_plain or not (ctx.dirty_tensors or ctx.non_differentiable))
+    if is_new:  # most results are different tensors that forward has made, and no views
+        for leaf in leaves:
+            if leaf.__class__ is not Tensor or leaf._requires_grad or leaf._root is not None:
+                is_new = False
+        is_new = is_new and len({*map(id, leaves), *map(id, inputs)}) == len(leaves) + len(inputs)
     outputs = leaves if is_new else _attach_each(ctx, leaves, inputs, recording=recording)
     if recording:
         metadata: list[Any] = []
@@ -127,15 +136,6 @@ def _refuse_written_views(ctx: BackwardCFunction, leaves: Sequence[Any]) -> None
             f"cannot return more than one Tensor. Got {count}, and {describe(views[0]._storage.array)} in "
             "mark_dirty(). Write into a clone() of the view, or return one Tensor."
         )
-
-
-def _are_new(leaves: Sequence[Any], inputs: Sequence[Tensor]) -> bool:
-    """Returns whether the results are different tensors that forward has made, and no views. Most are."""
-    for leaf in leaves:
-        if leaf.__class__ is not Tensor or leaf._requires_grad or leaf._root is not None:
-            return False
-    own = {*map(id, leaves)}
-    return len(own) == len(leaves) and own.isdisjoint(map(id, inputs))
 
 
 def _give_history(output: Tensor, ctx: BackwardCFunction, slot: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -31,14 +31,16 @@ _RESERVED = frozenset(
 )
 """Attributes that make a ctx a node. A user's forward must not set them."""
 
-_PASSING = ("to_save", "saved_for_forward", "dirty_tensors", "non_differentiable")
-"""Attributes of a ctx that are read here and dropped. They would hold outputs, which hold the ctx."""
+_PASSED: dict[str, Any] = dict.fromkeys(
+    ("to_save", "saved_for_forward", "dirty_tensors", "non_differentiable"), ()
+)
+"""Attributes of a ctx that are read here and emptied. They would hold outputs, which hold the ctx."""
+
+_OWN_COUNT = 4
+"""The number of attributes of a ctx before its forward. Most forwards add none, or ``to_save`` alone."""
 
 _NOTED = {*FunctionCtx.__annotations__, *BackwardCFunction.__annotations__}
 """Attributes that a forward sets by the methods of its ctx, and that the tape notes before it."""
-
-_FACTS = PLAIN - {Tensor} | {tuple, list, dict}
-"""The classes of what the tape itself notes on a ctx, and of most options of users: no Tensors."""
 
 
 def box_arrays(result: Any) -> Any:
@@ -74,10 +76,8 @@ def finish_call(
         GradientTypeError: a saved value is not a Tensor.
     """
     held, cls, to_save, specs = vars(ctx), ctx._forward_cls, ctx.to_save, NO_SPECS
-    state = modes.state
-    is_plain = _NOTED.issuperset(held)
-    if not (is_plain or _RESERVED.isdisjoint(held)):
-        raise _refuse_reserved(ctx, min(_RESERVED.intersection(held)))
+    is_plain = len(held) == _OWN_COUNT + bool(to_save)
+    is_noted = is_plain or _is_noted(ctx)
     several = isinstance(result, tuple)
     leaves: Sequence[Any] = result if several else (result,)
     ctx._output_count = count = len(leaves)
@@ -88,23 +88,24 @@ def finish_call(
         ctx._output_specs = specs
     if history is not None:
         ctx.edges, ctx.sequence_nr = history
-        check_saved(to_save, "save_for_backward", in_graph=True)
-        if cls._is_users and (to_save or not is_plain):
-            note_constants(ctx, (*inputs, *leaves))
-        note_origin(ctx, state)
-    outputs = attach_outputs(ctx, leaves, inputs, recording=history is not None)
-    if ctx.output_grad_dtypes is not None:
+        if to_save or not is_noted:
+            check_saved(to_save, "save_for_backward", in_graph=True)
+            if cls._is_users:
+                note_constants(ctx, (*inputs, *leaves), () if is_noted else held.values())
+        note_origin(ctx, modes.state)
+    outputs = attach_outputs(ctx, leaves, inputs, recording=history is not None, is_plain=is_plain)
+    if not is_plain and ctx.output_grad_dtypes is not None:
         _check_grad_dtypes(ctx, outputs)
     if history is not None:
         ctx.has_one_slot = len(outputs) == 1
-        ctx._saved = tuple([None if value is None else SavedTensor(value, ctx) for value in to_save])
-        if state.creation_hooks:
+        if to_save:
+            ctx._saved = tuple([None if value is None else SavedTensor(value, ctx) for value in to_save])
+        if modes.state.creation_hooks:
             tell_creation(ctx)
     if tangents is not None:
         push_tangents_through(ctx, leaves, outputs, (inputs, tangents))
-    for name in _PASSING:
-        if name in held:
-            del held[name]
+    if to_save or not is_plain:
+        held.update(_PASSED)
     if specs or (several and result.__class__ is not tuple):
         return pack_result(outputs, count, specs, type(result))
     return tuple(outputs) if several else outputs[0]
@@ -129,22 +130,26 @@ def _check_grad_dtypes(ctx: BackwardCFunction, outputs: Sequence[Any]) -> None:
             ctx.free_slots |= {slot}
 
 
-def _refuse_reserved(ctx: BackwardCFunction, name: str) -> AutogradError:
-    return AutogradError(
-        f"{type(ctx).__name__}: ctx.{name} was set in forward. A ctx is a node, and a node has an "
-        "attribute of this name. Choose another name."
-    )
+def _is_noted(ctx: BackwardCFunction) -> bool:
+    """Returns whether forward has set only what the methods of its ctx set; refuses attributes of nodes."""
+    held = vars(ctx)
+    if not _RESERVED.isdisjoint(held):
+        raise AutogradError(
+            f"{type(ctx).__name__}: ctx.{min(_RESERVED.intersection(held))} was set in forward. A ctx is a "
+            "node, and a node has an attribute of this name. Choose another name."
+        )
+    return _NOTED.issuperset(held)
 
 
-def note_constants(ctx: BackwardCFunction, known: Sequence[Any]) -> None:
+def note_constants(ctx: BackwardCFunction, known: Sequence[Any], held: Iterable[Any]) -> None:
     """Notes on ctx whether it holds a value that has neither a history nor come through ``detach``.
 
     Args:
         ctx: the ctx, which forward has filled.
         known: the arguments and results, which are no such values.
+        held: the attributes that forward has set.
     """
-    held = vars(ctx).values()
-    for value in ctx.to_save if _FACTS.issuperset(map(type, held)) else (*ctx.to_save, *held):
+    for value in (*ctx.to_save, *held):
         if (
             isinstance(value, Tensor)
             and not (value._requires_grad or value._is_detached or id(value) in map(id, known))

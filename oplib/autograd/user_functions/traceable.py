@@ -14,7 +14,7 @@ import jax
 
 from oplib.autograd.array_functions.array_function import ArrayFunction, Mask
 from oplib.autograd.array_functions.masks import mask_given, pick_given
-from oplib.autograd.engine.validation import validate_results
+from oplib.autograd.engine.validation import validate_gradients
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.nodes.node import TapeNode
 from oplib.frozen import freeze
@@ -89,7 +89,7 @@ def trace_backward(node: Any, present: Mask) -> ArrayFunction:
         vars(run).update(vars(ctx))
         run._saved_for_jvp = tuple([ARRAYS.box(next(rest)) if has else None for has in is_saved])
         grads = [next(rest) if has else None for has in present]
-        results = validate_results(run.apply(grads, _RUN), run, ARRAYS)
+        results = validate_gradients(run.apply(grads, _RUN), run.edges, run.name, ARRAYS)
         return tuple(results[: len(run.edges)])
 
     return ArrayFunction(backward, node.name())

@@ -10,6 +10,7 @@ from oplib.autograd.tangents import find_tangents
 from oplib.errors import AutogradError, GradientTypeError, MissingRuleError
 from oplib.hooks import refuse_later, require_parameters
 from oplib.modes import modes
+from oplib.protocols import Values
 from oplib.tensor import Tensor, upcalls
 from oplib.tracebacks import refine_error, warn_user
 
@@ -178,7 +179,7 @@ class Function(metaclass=FunctionMeta):
         try:
             if modes.state.map_levels and cls._is_users:
                 return upcalls.apply_in_map(cls, args, kwargs, cls._apply)
-            return cls._apply(*args, **kwargs)
+            return cls._apply(args, kwargs)
         except Exception as error:
             if type(error) is TypeError and not kwargs:
                 cls._check_forward(len(args))
@@ -187,7 +188,7 @@ class Function(metaclass=FunctionMeta):
             raise
 
     @classmethod
-    def _apply(cls, *args: Any, **kwargs: Any) -> Any:
+    def _apply(cls, args: Values, kwargs: dict[str, Any]) -> Any:
         """Calls and records the Function without regard to vmap."""
         if (binding := cls._checked_binding) is None:
             return cls._apply_first(args, kwargs)
@@ -226,11 +227,11 @@ class Function(metaclass=FunctionMeta):
         return finish_call(ctx, result, inputs, history=history, tangents=tangents)
 
     @classmethod
-    def _apply_first(cls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _apply_first(cls, args: Values, kwargs: dict[str, Any]) -> Any:
         """Makes the first call, and checks that backward takes a gradient for each result."""
         cls._checked_binding = cls._binding()
         try:
-            result = cls._apply(*args, **kwargs)
+            result = cls._apply(args, kwargs)
             cls._backward_cls._check_backward(len(result) if isinstance(result, tuple) else 1)
         except BaseException:
             cls._checked_binding = None

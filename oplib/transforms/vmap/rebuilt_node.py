@@ -21,7 +21,7 @@ from oplib.autograd.array_functions.width import x64
 from oplib.autograd.engine.node_hooks import run_post_hooks, run_pre_hooks
 from oplib.autograd.engine.plan import RunPlan
 from oplib.autograd.engine.run import Run
-from oplib.autograd.engine.validation import validate_results
+from oplib.autograd.engine.validation import validate_gradients
 from oplib.autograd.nodes.gradient_representation import ARRAYS, choose_representation
 from oplib.autograd.nodes.hook_kinds import after, runs_python
 from oplib.autograd.nodes.node import NOBODY, Edge, SavedArray, SavedState, TapeNode
@@ -176,7 +176,7 @@ def run_alone(node: TapeNode, grads: list[Any], *, ends_here: bool, create_graph
             return _end_at_hooks(node, grads)
         results = node.apply(grads, run)[: len(node.edges)]
         if not node.results_are_checked:
-            results = validate_results(results, node, run.representation)
+            results = validate_gradients(results, node.edges, node.name, run.representation)
         return run_post_hooks(node, results, grads, run) if node.has_hooks else results
     finally:
         state.run, state.grad_enabled = outer, grad_mode

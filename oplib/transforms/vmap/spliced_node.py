@@ -114,13 +114,13 @@ def apply_in_map(cls: type[Function], args: Values, kwargs: dict[str, Any], appl
     """
     level = modes.state.map_levels[-1]
     if not uses_own_rule(cls) or get_opaque_trace_state() != level.inside:
-        return apply(*args, **kwargs)
+        return apply(args, kwargs)
     args = _bind(cls, args, kwargs)
     leaves, spec = tree_flatten(args)
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     below = read_unmapped(level.index, [tensor._storage.array for tensor in tensors])
     if not any(value.is_batched for value in below):
-        return apply(*args)
+        return apply(args, {})
     outcome: list[Any] = []
 
     def run(boxes: list[Tensor], batched: list[bool]) -> list[Tensor]:
