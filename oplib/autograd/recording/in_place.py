@@ -62,11 +62,7 @@ def check_may_turn(tensor: Tensor, op: str, operands: Sequence[Any] = ()) -> Non
     """Checks like :func:`check_may_write`, for ops such as ``t_`` that write no item."""
     storage: Any = tensor._storage
     if tensor._read_only is not None:
-        raise AutogradError(
-            f"{op}: the tensor is the result of the view op {tensor._read_only}, and writing into it would "
-            f"not reach its base, because it is a copy. Got {describe(storage.spec)}. Write into "
-            "the base, or into tensor.clone()."
-        )
+        raise read_only_error(tensor, op)
     state = modes.state
     if state.watchers and isinstance(storage, ViewStorage):
         for start in storage.starts:  # it decides where a value is stored, which is then traced too
@@ -80,6 +76,15 @@ def check_may_turn(tensor: Tensor, op: str, operands: Sequence[Any] = ()) -> Non
         refuse_leaf(tangent, op)  # the op writes it too
 
 
+def read_only_error(tensor: Tensor, op: str) -> AutogradError:
+    """Returns the error for a write that would be lost: the result of a view op is a copy of its base."""
+    return AutogradError(
+        f"{op}: the tensor is the result of the view op {tensor._read_only}, and writing into it would not "
+        f"reach its base, because it is a copy. Got {describe(tensor._storage.spec)}. Write into the base, "
+        "or into tensor.clone()."
+    )
+
+
 def has_required_grad(value: Any) -> bool:
     """Returns whether a tensor, or one in a list, requires grad. Other values do not."""
     if isinstance(value, Tensor):
@@ -88,14 +93,12 @@ def has_required_grad(value: Any) -> bool:
 
 
 def refuse_leaf(tensor: Tensor, op: str) -> None:
-    """Raises if the history of a write cannot be kept, while grad mode is on.
+    """Raises if the history of a write cannot be kept. The caller records it.
 
     Raises:
         AutogradError: the tensor is a leaf that requires grad, a view of one, or a view whose history may
             not be rebased.
     """
-    if not modes.state.grad_enabled:
-        return
     root = tensor._root
     if root is not None and tensor._creation:
         raise refuse_rebase(tensor, tensor.__dict__.get("_grad_fn"), is_indirect=False)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from oplib.autograd.recording.formula_node import FormulaNode
+from oplib.autograd.recording.in_place import read_only_error
 from oplib.errors import ArgumentError, AutogradError, describe
 from oplib.library.schema import FunctionSchema
 from oplib.modes import modes
@@ -115,16 +116,8 @@ def _check_may_write(op: str, name: str, value: Any) -> None:
             f"{op}: {kind} is being used in an in-place operation. Argument '{name}' is "
             f"{describe(value.array)}. Run the call under oplib.no_grad(), or write into tensor.detach()."
         )
-    refuse_read_only(value, op)
-
-
-def refuse_read_only(tensor: Tensor, op: str) -> None:
-    """Raises if a write would be lost, because the result of a view op is a copy of its base."""
-    if tensor._read_only is not None:
-        raise AutogradError(
-            f"{op}: the tensor is the result of the view op {tensor._read_only}, and writing into it would "
-            f"not reach its base. Got {describe(tensor.array)}. Write into the base, or into tensor.clone()."
-        )
+    if value._read_only is not None:
+        raise read_only_error(value, op)
 
 
 def refuse_out_gradient(op: str) -> AutogradError:
