@@ -92,3 +92,22 @@ def test_a_gradient_has_the_shape_of_its_input_or_is_refused(
     else:
         with pytest.raises(AutogradError, match=r"shaped::product: .*invalid gradient at index"):
             jax.block_until_ready(run())
+
+
+@pytest.mark.usefixtures("forget_ops")
+@pytest.mark.parametrize("transform", ["tape", "grad", "jit of grad"])
+def test_a_complex_gradient_of_a_real_argument_is_refused(transform: str) -> None:
+    @custom_op("shaped::turned", mutates_args=())
+    def turned(x: jax.Array) -> jax.Array:
+        return x * 2
+
+    turned.register_autograd(lambda ctx, grad: grad * 2j)
+    differentiate = jax.grad(lambda x: turned(x).sum())
+    run = {
+        "tape": lambda: turned(oplib.ones(2, requires_grad=True)).sum().backward(),
+        "grad": lambda: differentiate(jnp.ones(2)),
+        "jit of grad": lambda: jax.jit(differentiate)(jnp.ones(2)),
+    }[transform]
+    told = r"shaped::turned: .*got c64\[2\], but expected one for f32\[2\].*imaginary part"
+    with pytest.raises(AutogradError, match=told):
+        run()

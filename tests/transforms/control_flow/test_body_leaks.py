@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import pytest
 
 import oplib
+from oplib.autograd.graph import increment_version
+from oplib.errors import TracingError
 
 X = oplib.tensor([1.0, 2.0])
 
@@ -45,3 +47,15 @@ def test_a_body_finds_a_traced_value_of_the_function_around_it():
     with jax.checking_leaks():
         assert jax.grad(outer)(jnp.array(3.0)) == 7.0
         assert jax.jit(outer)(jnp.array(3.0)) == 14.0
+
+
+def test_a_body_may_not_count_a_version_of_a_tensor_outside():
+    weight = oplib.tensor(3.0)
+
+    def step(carry, x):
+        increment_version(weight)
+        return carry * x + weight, carry
+
+    with pytest.raises(TracingError, match=r"writes into a Tensor that it captures. Got f32\[\]"):
+        oplib.scan(step, oplib.tensor(1.0), X)
+    assert weight._version == 0
