@@ -242,7 +242,7 @@ class FunctionRegistry:
         """Writes a function without ``out``; the method, where the public function has that."""
         name = spec.name
         method = self._method_names.get(("plain", name), "unfold" if name == "unfold" else "")
-        is_public = not (self._may_take_out(name) and spec.may_take_out) and name != "unfold"
+        is_public = not self._may_take_out(name) and name != "unfold"
         if is_public or not method:
             return name_function(emit_function(spec, f"<{package}.{name}>"), name)
         return name_method(emit_function(spec, f"<oplib.Tensor.{method}>"), name, method)
@@ -256,8 +256,6 @@ class FunctionRegistry:
         if not self._may_take_out(name):
             return self.find(("plain", name))
         spec = _specify_polygamma(self.ops[name]) if name == "polygamma" else self._specify(name)
-        if not spec.may_take_out:
-            return self.find(("plain", name))
         has_gradient = name in self.composed or any(
             row.derivative.constant is None for row in self._rows[name]
         )

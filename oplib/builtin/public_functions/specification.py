@@ -6,16 +6,14 @@ import ast
 import inspect
 import keyword
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from inspect import Parameter
-from types import CodeType
 from typing import Any
 
 from oplib.builtin.overload_resolution.operands import NUMBERS, take_operand
 from oplib.builtin.registration import make_results
 from oplib.builtin.rows.choice import Check, OverloadChoice
-from oplib.builtin.rows.parameters import takes_further_names
 from oplib.builtin.rows.row import Function, Row
 from oplib.builtin.viewing import make_viewer
 from oplib.frozen import frozen
@@ -24,8 +22,6 @@ from oplib.library import OpOverload
 from oplib.library.dispatch.inlined_overloads import Branch, when_number, when_tensor
 from oplib.library.schema import Argument
 from oplib.tensor import Tensor
-
-_ANY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
 @frozen
@@ -55,13 +51,6 @@ class FunctionSpec:
     further_names: bool = True
     doc: str | None = None
     annotations: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def may_take_out(self) -> bool:
-        """Whether all arguments have names, as those of a function with ``out=`` must."""
-        return all(
-            parameter.kind in _ANY_NAME or takes_further_names(parameter) for parameter in self.parameters
-        )
 
 
 def specify_op(overloads: Sequence[OpOverload], row: Row, check: Check | None) -> FunctionSpec:
@@ -194,14 +183,6 @@ def _take_apart(function: Function) -> tuple[tuple[str, ...], dict[str, Any]]:
     first = definition.body[0]
     code, cells = function.__code__, function.__closure__ or ()
     namespace = {name: cell.cell_contents for name, cell in zip(code.co_freevars, cells, strict=True)}
-    names = {name for name in _list_names(code) if name in function.__globals__}
+    names = {name for name in code.co_names if name in function.__globals__}
     namespace |= {name: function.__globals__[name] for name in names}
     return tuple(source.splitlines()[first.lineno - 1 :]), namespace
-
-
-def _list_names(code: CodeType) -> Iterator[str]:
-    """The names that are not local, those in comprehensions and lambdas included."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _list_names(constant)

@@ -103,10 +103,9 @@ def transpose(spec: Any, dim0: int, dim1: int) -> Part:
 
 def t(spec: Any) -> Part:
     """Transposes a matrix."""
-    shape = tuple(spec.shape)
-    if len(shape) > 2:
+    if len(spec.shape) > 2:
         raise ArgumentError("expects a tensor with at most 2 dimensions", "Use transpose(dim0, dim1).")
-    return rearrange(shape, tuple(reversed(range(len(shape))))), ()
+    return reverse(spec)
 
 
 def reverse(spec: Any) -> Part:
