@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from oplib.autograd.array_functions.width import WIDE, wide_plans, x64
+from oplib.autograd.array_functions.width import WIDE, x64
 
 
 def needs_64_bits(roots: Sequence[Any]) -> bool:
-    """Returns whether 64 bits are off and the graph needs them."""
-    if not wide_plans.any or x64.value:
+    """Returns whether 64 bits are off and the graph needs them. Callers ask ``wide_plans`` first."""
+    if x64.value:
         return False
-    nodes = [getattr(root, "node", None) or getattr(root, "_grad_fn", None) for root in roots]
-    ahead: list[Any] = [(node,) for node in nodes if node is not None]
-    seen: set[Any] = set()
+    ahead: Any = [(getattr(root, "_grad_fn", None) or getattr(root, "node", None),) for root in roots]
+    seen: Any = {None}
     for edge in ahead:  # the list gets longer
         if edge is None or edge[0] in seen:
             continue
@@ -29,7 +28,10 @@ def needs_64_bits(roots: Sequence[Any]) -> bool:
         if plan is not None:
             if plan.is_wide:
                 return True
-        else:
+        elif node.runs_at_arrival:
+            if node.variable._storage.array.aval.dtype in WIDE:
+                return True
+        elif not node.results_are_checked:  # nodes of views have the dtypes of those behind them
             for slot in node.input_metadata:
                 if slot is not None and slot.dtype in WIDE:
                     return True
