@@ -390,3 +390,21 @@ def test_views_of_one_call_that_nothing_reads_have_zeros_of_their_own_shape():
         (matrix.split(2)[0].sum() + vector.split(2)[0].sum() * 3).backward()
     assert matrix.grad.tolist() == [[1.0, 1.0], [1.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
     assert vector.grad.tolist() == [3.0, 3.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_saved_values_that_were_looked_at_are_read_and_checked_as_others(is_written):
+    x = oplib.tensor([1.0, 2.0], requires_grad=True)
+    y = x * 1
+    square = y * y
+    total = square.exp().sum()
+    assert len(square.grad_fn._raw_saved_tensors) == 2
+    if is_written:
+        y.mul_(2)
+    with enable(jax.jit):
+        if is_written:
+            with pytest.raises(SavedTensorError, match=r"MulBackward0: .*modified by an inplace"):
+                total.backward()
+        else:
+            total.backward()
+            np.testing.assert_allclose(x.grad.numpy(), [2 * np.e, 4 * np.e**4], rtol=1e-5)

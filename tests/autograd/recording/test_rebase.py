@@ -2,6 +2,7 @@
 
 import threading
 
+import jax
 import numpy as np
 import pytest
 
@@ -87,3 +88,18 @@ def test_a_thread_that_writes_another_view_meanwhile_loses_no_history(monkeypatc
     first.mul_(2.0)
     other.join()
     assert grad(y.sum(), x)[0].tolist() == [2.0, 2.0, 3.0, 3.0]
+
+
+@pytest.mark.parametrize("write", [lambda y: y.eq_(4.0), lambda y: y.logical_not_()], ids=["eq_", "not_"])
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_a_gradient_ends_at_a_tensor_whose_new_value_has_no_history(write, is_compiled):
+    x = oplib.tensor([1.0, 2.0, 0.0], requires_grad=True)
+    y = x * 2
+    write(y)
+    total = (y * x).sum()
+    if is_compiled:
+        with compiled_autograd.enable(jax.jit):
+            total.backward()
+    else:
+        total.backward()
+    assert x.grad.tolist() == y.tolist()
