@@ -15,7 +15,7 @@ from oplib.autograd.array_functions.masks import pick_given
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.recording.in_place import check_may_write
 from oplib.autograd.user_functions.array_call import ArrayCall, HeldContext
-from oplib.autograd.user_functions.function_node import refuse_gradient
+from oplib.autograd.user_functions.function_node import refuse_gradients
 from oplib.errors import AutogradError
 from oplib.modes import modes
 from oplib.protocols import Values
@@ -94,11 +94,11 @@ def _box(name: str, array: Any, *, requires_grad: bool) -> Tensor:
     boxed = ARRAYS.box(array)
     if not requires_grad or not has_gradient(array.dtype):
         return boxed
-    return refuse_gradient(
-        boxed,
+    return refuse_gradients(
+        [boxed],
         f"{name}: JAX differentiates a Function in the body of a control flow function, together with the "
         "body. The body asked for a gradient through the Function. Take the gradient outside of the body.",
-    )
+    )[0]
 
 
 def _find_op(cls: Any, count: int) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-WIDE = frozenset({np.dtype("float64"), np.dtype("complex128")})
+WIDE = {np.dtype("float64"), np.dtype("complex128")}
 x64: Any = jax.enable_x64  # a context manager; ``.value`` is the setting of this thread
 
 

@@ -23,8 +23,6 @@ from oplib.tensor import Storage, Tensor, box
 from .hooks import active_pairs
 from .saved_tensor import SavedTensor
 
-_new: Any = object.__new__
-
 Columns = tuple[Sequence[Any], Sequence[Storage], Sequence[int]]
 
 
@@ -211,7 +209,7 @@ def pack_residuals(plan: BackwardPlan, values: Sequence[Any], tensors: Sequence[
 
     def pack(source: int) -> SavedTensor:
         tensor = tensors[source] if source < len(tensors) else None
-        slot: SavedTensor = _new(SavedTensor)
+        slot = object.__new__(SavedTensor)
         if tensor is None and is_python_number(values[source]):
             slot._array = values[source]
         else:
@@ -231,7 +229,7 @@ def is_python_number(value: Any) -> bool:
 
 
 def _freed_slots(count: int) -> SavedSlots:
-    slots = SavedSlots([_new(SavedTensor) for _ in range(count)], ())
+    slots = SavedSlots([object.__new__(SavedTensor) for _ in range(count)], ())
     slots.free()
     return slots
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Sequence
+from threading import get_ident
+from time import sleep
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import jax
@@ -33,9 +34,8 @@ if TYPE_CHECKING:
 
 
 _new: Any = object.__new__
-_new_lock: Any = type(threading.RLock())  # threading.RLock is a function of Python around it
 _NONE = type(None)
-_GRADIENTS = frozenset((Tensor, _NONE))
+_GRADIENTS = {Tensor, _NONE}
 
 
 class BackwardCFunction(TapeNode, FunctionCtx):
@@ -61,6 +61,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
     _output_count: int = 1
     _output_specs: Specs = NO_SPECS
     _keeps_constants: bool = False  # it saved what forward computed, which the tape has not recorded
+    _runner: int | None = None  # the thread that runs its backward
     _has_warned: ClassVar[bool] = False  # of that
 
     @property
@@ -120,13 +121,17 @@ class BackwardCFunction(TapeNode, FunctionCtx):
             boxed = cast_gradients(boxed, self.output_grad_dtypes)
         if self._output_specs:
             boxed = unflatten_values(boxed, self._output_count, self._output_specs)
-        backward, state = self._get_user_fn(), modes.state
+        function, state, me = self._forward_cls, modes.state, get_ident()
+        backward = function.backward if function.vjp is function._root.vjp else self._get_user_fn()
         if self._keeps_constants and run.create_graph and not self._has_warned:
             self._warn_of_constants(backward)
+        # Threads that run a node at once would share the user's state on ctx. A lock would cost more. No
+        # other thread runs between the test and the assignment, see Storage.exchange.
+        while (runner := self._runner) is not None and runner != me:
+            sleep(0.001)
+        self._runner = me
         try:
-            # Threads that run a node at once would share the user's state on ctx.
-            with vars(self).setdefault("_mutex", _new_lock()):
-                results = backward(self, *boxed)
+            results = backward(self, *boxed)
         except TypeError:
             self._check_backward(len(boxed))
             raise
@@ -138,6 +143,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
                 ) from error
             raise
         finally:
+            self._runner = runner
             state.grad_enabled = run.create_graph
         flat = self._flat_results(results)
         return (
@@ -160,7 +166,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
 
     def with_arrays(self, arrays: Sequence[Any]) -> BackwardCFunction:  # noqa: D102  described in TapeNode
         twin, rest = _new(type(self)), iter([SavedTensor.of_value(array, Storage(array)) for array in arrays])
-        vars(twin).update(vars(self))
+        vars(twin).update(vars(self), _runner=None)
         twin._saved = tuple([None if saved is None else next(rest) for saved in self._saved or ()])
         return twin
 
@@ -247,11 +253,6 @@ def cast_gradients(grads: Sequence[Any], dtypes: Sequence[Any]) -> list[Any]:
         grad if grad is None or dtype is None else upcalls.to_dtype(grad, dtype)
         for grad, dtype in zip(grads, dtypes, strict=True)
     ]
-
-
-def refuse_gradient(tensor: Tensor, message: str) -> Tensor:
-    """Returns a tensor of the same value. Differentiating it raises an error with ``message``."""
-    return refuse_gradients([tensor], message)[0]
 
 
 def refuse_gradients(values: Sequence[Any], message: str) -> list[Any]:

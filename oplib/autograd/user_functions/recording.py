@@ -31,9 +31,7 @@ _RESERVED = frozenset(
 )
 """Attributes that make a ctx a node. A user's forward must not set them."""
 
-_PASSED: dict[str, Any] = dict.fromkeys(
-    ("to_save", "saved_for_forward", "dirty_tensors", "non_differentiable"), ()
-)
+_PASSED: Any = dict.fromkeys(("to_save", "saved_for_forward", "dirty_tensors", "non_differentiable"), ())
 """Attributes of a ctx that are read here and emptied. They would hold outputs, which hold the ctx."""
 
 _OWN_COUNT = 4

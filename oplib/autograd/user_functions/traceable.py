@@ -27,9 +27,6 @@ _STRUCTURE = (
 )  # fmt: skip
 """The attributes of a ctx that say how its backward is called."""
 
-_INTERNAL = frozenset({"_mutex"})
-"""The attributes of a ctx that the tape sets and its class has not."""
-
 _RUN: Any = SimpleNamespace(representation=ARRAYS, create_graph=False)
 
 
@@ -98,9 +95,7 @@ def trace_backward(node: Any, present: Mask) -> ArrayFunction:
 def _attributes(node: Any) -> dict[str, Any]:
     """Returns what the user, or a mark such as ``custom_fwd``, has set on a ctx."""
     own = type(node)
-    return {
-        name: value for name, value in vars(node).items() if not hasattr(own, name) and name not in _INTERNAL
-    }
+    return {name: value for name, value in vars(node).items() if not hasattr(own, name)}
 
 
 def _shapes(values: Sequence[Any]) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from oplib.autograd.array_functions.array_function import ArrayFunction
 from oplib.autograd.grad_mode import recording_off
 from oplib.autograd.nodes.accumulate import gradient_edge
-from oplib.autograd.user_functions.function_node import refuse_gradient
+from oplib.autograd.user_functions.function_node import refuse_gradients
 from oplib.errors import ResultError, describe
 from oplib.modes import modes
 from oplib.tensor import Tensor
@@ -99,7 +99,7 @@ def _run(cond_fn: Callable[[Any], Any], body_fn: Callable[[Any], Any], init: Any
 
 
 def _refuse(result: Tensor) -> Tensor:
-    return refuse_gradient(result, _NO_REVERSE) if jnp.issubdtype(result.dtype, jnp.inexact) else result
+    return refuse_gradients([result], _NO_REVERSE)[0] if jnp.issubdtype(result.dtype, jnp.inexact) else result
 
 
 def _check_condition(test: Body) -> None:

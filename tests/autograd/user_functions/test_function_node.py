@@ -9,6 +9,7 @@ from oplib.autograd import Function, grad
 from oplib.autograd.function import once_differentiable
 from oplib.errors import AutogradError
 from tests.autograd.functions import make_function
+from tests.threads import run_in_thread
 
 
 def test_missing_gradients_are_zeros(x):
@@ -183,3 +184,19 @@ def test_once_differentiable_raises_where_it_would_be_differentiated(x):
         with pytest.raises(AutogradError, match=r"OnceBackward.*@once_differentiable"):
             differentiate(first.sum())
     assert grad(first.sum(), x, allow_unused=True) == (None,)
+
+
+def test_a_backward_may_run_its_own_node_again_and_then_another_thread_runs_it(x):
+    calls = []
+
+    def backward(ctx, g):
+        calls.append(g)
+        if len(calls) == 1:
+            grad(y, x, retain_graph=True)
+        return g * 2
+
+    y = make_function(lambda ctx, a: a * 2, backward).apply(x).sum()
+    y.backward(retain_graph=True)
+    run_in_thread(y.backward)
+    assert len(calls) == 3
+    assert x.grad.tolist() == [4.0, 4.0]

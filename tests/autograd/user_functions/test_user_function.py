@@ -10,7 +10,7 @@ import oplib
 from oplib.autograd import Function, grad
 from oplib.autograd.function import BackwardCFunction
 from oplib.autograd.graph import Node
-from oplib.autograd.user_functions.function_node import refuse_gradient
+from oplib.autograd.user_functions.function_node import refuse_gradients
 from oplib.errors import AutogradError, GradientTypeError, MissingRuleError, SavedTensorError
 from tests.autograd.functions import Square, make_function
 
@@ -245,7 +245,7 @@ def test_a_function_is_traced_with_the_step_around_it():
 
 
 def test_the_node_that_bars_a_second_derivative_keeps_no_array() -> None:
-    barred = refuse_gradient(oplib.ones(3), "no")
+    barred = refuse_gradients([oplib.ones(3)], "no")[0]
     (kept,) = barred.grad_fn.input_metadata
     assert not isinstance(kept, jax.Array)
     assert (kept.shape, kept.dtype) == ((3,), oplib.float32)
