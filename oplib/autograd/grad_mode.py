@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from oplib.errors import ArgumentTypeError
 from oplib.modes import enter_block, leave_block, modes
+from oplib.protocols import AnyFunction
 from oplib.tensor.storage.cut import find_constant_trace
 from oplib.torch_names import make_dir as _make_dir
 
@@ -47,10 +48,10 @@ class _GradMode(Mode):
 class _FixedGradMode(_GradMode):
     """A mode without settings, which is a decorator also without parentheses."""
 
-    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+    def __new__(cls, function: AnyFunction | None = None) -> Any:
         return object.__new__(cls) if function is None else cls()(function)
 
-    def __init__(self, function: Callable[..., Any] | None = None) -> None:  # noqa: ARG002  __new__ reads it
+    def __init__(self, function: AnyFunction | None = None) -> None:  # noqa: ARG002  __new__ reads it
         super().__init__()
 
 

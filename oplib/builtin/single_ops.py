@@ -6,11 +6,12 @@ made of ops (docs/adr/0001). Here a plain function of a module reaches them: ``o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
-Function = Callable[..., Any]
+from oplib.protocols import AnyFunction
+
+Function = AnyFunction
 
 
 class SingleOps:

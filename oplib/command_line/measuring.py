@@ -13,6 +13,7 @@ import jax
 from oplib.autograd.array_functions.masks import pick_true, spread
 from oplib.library.op_objects.overload import find_overload
 from oplib.library.opcheck.sample import Sample, flatten, is_inexact
+from oplib.protocols import AnyFunction
 from oplib.tensor import Tensor, needs_grad
 from oplib.testing.samples import make_samples_error, samples
 
@@ -75,7 +76,7 @@ def _read_shape(text: str) -> tuple[str, tuple[int, ...]]:
     raise CommandError(f"--shape {text}: not of the form NAME=N,M")
 
 
-def _find_arrays(sample: Sample) -> tuple[Callable[..., Any], list[Any]]:
+def _find_arrays(sample: Sample) -> tuple[AnyFunction, list[Any]]:
     """Returns the op as a function of the arrays among its arguments, and these arrays."""
     leaves = sample.make_tensors(requires_grad=False)
     is_array = [isinstance(leaf, Tensor) for leaf in leaves]

@@ -17,6 +17,7 @@ from oplib.autograd.array_functions.array_function import has_gradient
 from oplib.autograd.array_functions.masks import mask_given
 from oplib.autograd.function import Function
 from oplib.errors import SchemaInferenceError
+from oplib.protocols import Values
 
 from .derivatives.formula_context import SetupContext
 from .infer_schema import infer_function_schema, infer_kind
@@ -119,7 +120,7 @@ def _make_op(cls: Any) -> Any:
     )
     count = len(schema.returns)
 
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any, **keyword_only: Any) -> None:
+    def setup_context(ctx: Any, inputs: Values, output: Any, **keyword_only: Any) -> None:
         cls.setup_context(ctx, inputs, output, **keyword_only)
 
     def backward(ctx: Any, *grads: Any) -> Any:

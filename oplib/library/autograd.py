@@ -35,6 +35,7 @@ from oplib.autograd.user_functions.tensor_list import (
 from oplib.autograd.user_functions.trees import list_values
 from oplib.errors import MissingRuleError, ReadValueError
 from oplib.modes import modes
+from oplib.protocols import Values
 from oplib.tensor import Tensor, box, needs_grad
 from oplib.tensor.storage.failed_reads import forget_read
 
@@ -324,7 +325,7 @@ def _drop_constants(backward: Rule) -> Rule:
     return run
 
 
-def _run_backward(op: OpOverload, info: Any, ctx: Any, grads: tuple[Any, ...]) -> Any:
+def _run_backward(op: OpOverload, info: Any, ctx: Any, grads: Values) -> Any:
     """Runs the backward formula of an op, and checks its gradients."""
     formula = info._backward_fn
     if formula is None:

@@ -16,6 +16,7 @@ from oplib.autograd.nodes.accumulate import refuse_old_gradient
 from oplib.autograd.recording.in_place import write_values
 from oplib.errors import ArgumentTypeError, ArgumentValueError, describe
 from oplib.modes import modes
+from oplib.protocols import AnyFunction
 from oplib.pytree import tree_flatten, tree_structure, tree_unflatten
 from oplib.tensor import Tensor
 from oplib.tensor.devices.layout import (
@@ -381,7 +382,7 @@ def _read_arrays(tensors: Sequence[Tensor | None]) -> list[Any]:
     return [None if tensor is None else tensor.array for tensor in tensors]
 
 
-def _run_transformation(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _run_transformation(function: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     """Runs a function of the transformation; an error keeps its type and text, and gets a note."""
     try:
         return function(*args, **kwargs)

@@ -11,6 +11,7 @@ from typing import Any
 
 from oplib.errors import AutogradError, describe
 from oplib.modes import modes
+from oplib.protocols import Values
 
 from .methods.copying import users_attributes
 from .methods.history import TensorHistory
@@ -87,7 +88,7 @@ class InferenceTensor(Tensor):
         change_class(detached, InferenceTensor)
         return detached
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: Any) -> Values:
         return _to_ordinary(self).__reduce_ex__(protocol)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:

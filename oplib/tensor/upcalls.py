@@ -5,20 +5,21 @@ Tensor methods need the ops and the engine of higher floors. Importing these her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+
+from oplib.protocols import AnyFunction
 
 
 class Upcalls:
     """Functions of higher floors by name: ops (``add``), ``run_backward``, ``refresh``."""
 
-    _made_when_asked: Mapping[str, Callable[..., Any]] = MappingProxyType({})
+    _made_when_asked: Mapping[str, AnyFunction] = MappingProxyType({})
 
     def fill(
         self,
-        functions: Mapping[str, Callable[..., Any]],
-        made_when_asked: Mapping[str, Callable[..., Any]] | None = None,
+        functions: Mapping[str, AnyFunction],
+        made_when_asked: Mapping[str, AnyFunction] | None = None,
     ) -> None:
         """Enters functions under their names. A name may be entered again.
 
@@ -30,7 +31,7 @@ class Upcalls:
         if made_when_asked is not None:
             self._made_when_asked = made_when_asked
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> AnyFunction:
         if name in self._made_when_asked:
             function = self.__dict__[name] = self._made_when_asked[name]
             return function

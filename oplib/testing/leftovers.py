@@ -14,6 +14,7 @@ from oplib.autograd.saved_tensors.mutation import is_mutation_allowed
 from oplib.config import Config, config
 from oplib.library.registration.registry import Snapshot, registry
 from oplib.modes import ModeState, modes
+from oplib.protocols import Values
 from oplib.tensor.dtypes.rules import get_default_dtype, set_default_dtype
 from oplib.tensor.methods.print_options import printing
 from oplib.tensor.storage.escape import note_trace
@@ -111,7 +112,7 @@ class Pieces(tuple[Any, ...]):
         return f"{', '.join(piece.slot for piece in self)} (registered at {self[-1].site})"
 
 
-def read_jax_settings() -> tuple[Any, ...]:
+def read_jax_settings() -> Values:
     """Returns JAX's settings as this thread sees them: an attribute knows of the contexts it is in."""
     values = jax.config.values
     seen, unseen = choose_readers(tuple(values))
@@ -127,7 +128,7 @@ def choose_readers(names: tuple[str, ...]) -> tuple[attrgetter[Any], itemgetter[
     )
 
 
-def name_jax_settings(settings: tuple[Any, ...]) -> dict[str, Any]:
+def name_jax_settings(settings: Values) -> dict[str, Any]:
     """Returns what :func:`read_jax_settings` gave, by name."""
     names, seen, unseen = settings
     attributes = [name for name in names if hasattr(jax.config, name)]

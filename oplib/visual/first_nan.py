@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from oplib.errors import describe
 from oplib.frozen import frozen
 from oplib.library.op_objects.observers import ObservedCall, observing
 from oplib.modes import modes
+from oplib.protocols import AnyFunction
 from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point
 from oplib.transforms.tracing.paths import Walk
@@ -51,7 +52,7 @@ class FirstNaN:
 
 
 @entry_point
-def first_nan(step: Callable[..., Any], *args: Any, **kwargs: Any) -> FirstNaN | None:
+def first_nan(step: AnyFunction, *args: Any, **kwargs: Any) -> FirstNaN | None:
     """Calls a step op by op, and returns the call that made its first NaN; None if there is no NaN.
 
     The step runs once and does all that it does, such as to write parameters. Functions of ``oplib.jit`` and

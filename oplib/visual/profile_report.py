@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -15,6 +15,7 @@ from oplib.autograd.array_functions.masks import pick_given
 from oplib.autograd.nodes.locations import Location, find_frame, locate_line
 from oplib.library.op_objects.observers import ObservedCall, observing
 from oplib.modes import modes
+from oplib.protocols import AnyFunction
 from oplib.pytree import tree_leaves
 from oplib.tensor import Tensor
 from oplib.tensor.devices.device import is_abstract
@@ -103,7 +104,7 @@ def _show_seconds(seconds: float) -> str:
 
 
 @entry_point
-def profile(step: Callable[..., Any], *args: Any, **kwargs: Any) -> ProfileReport:
+def profile(step: AnyFunction, *args: Any, **kwargs: Any) -> ProfileReport:
     """Returns time and saved bytes of each op in a step. It calls the step twice: the first call compiles.
 
     Each op is waited for, so that its time is its own; the step takes longer than without the profile. Ops

@@ -20,7 +20,7 @@ import numpy as np
 from jax.core import ShapedArray
 
 from oplib.config import config
-from oplib.protocols import AnyFunction
+from oplib.protocols import AnyFunction, Values
 
 from .array_types import match_type, sum_gradient, zeros_of
 from .compilation import is_uncompiled, name_traced
@@ -30,7 +30,7 @@ from .masks import Mask, map_given, pick_true, spread
 from .tokens import next_token
 from .width import WIDE, note_width
 
-Arrays = tuple[Any, ...]
+Arrays = Values
 Plan = TypeVar("Plan", bound="BackwardPlan")
 
 

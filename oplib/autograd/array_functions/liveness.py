@@ -10,12 +10,12 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import subjaxprs
 
-from oplib.protocols import AnyFunction
+from oplib.protocols import AnyFunction, Values
 
 from .array_types import zeros_of
 from .compilation import bind_jaxpr, is_jit_disabled
 
-Arrays = tuple[Any, ...]
+Arrays = Values
 
 _COSTLY = frozenset(
     {

@@ -31,6 +31,7 @@ from oplib.autograd.nodes.hook_kinds import after, before, runs_python
 from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.config import config
 from oplib.modes import modes
+from oplib.protocols import Values
 from oplib.tensor.devices.layout import is_explicit
 from oplib.tensor.storage.escape import is_inside_trace
 from oplib.tensor.storage.fresh import FreshStorage
@@ -393,7 +394,7 @@ class CompiledFlow(Flow):
         lines, calls = self._lines, self._list_calls()
         forwarded: list[int | None] = []
 
-        def run(*arrays: Any) -> tuple[Any, ...]:
+        def run(*arrays: Any) -> Values:
             results = _interpret(lines, calls, wanted, arrays)
             indices = {id(array): index for index, array in enumerate(arrays)}
             forwarded[:] = [indices.get(id(result)) for result in results]

@@ -15,6 +15,7 @@ from oplib.autograd.nodes.node import Edge, Gradients, TapeNode
 from oplib.autograd.tangents import set_tangent, unbox_tangent
 from oplib.errors import GradientValueError, SavedTensorError, describe
 from oplib.modes import modes
+from oplib.protocols import AnyFunction, Values
 from oplib.tensor import Tensor, upcalls
 from oplib.tensor.storage.escape import is_inside_trace
 from oplib.tensor.views.chain import starts_to_array
@@ -128,7 +129,7 @@ def _find_mapped(node: TapeNode, key: tuple[Any, Mask, int]) -> Callable[..., Gr
     return mapped
 
 
-def _run_below_map(function: Callable[..., Any], *args: Any) -> Any:
+def _run_below_map(function: AnyFunction, *args: Any) -> Any:
     """Calls a function that JAX maps: in it no gradient can be stored."""
     state = modes.state
     state.vmap_levels += 1
@@ -143,7 +144,7 @@ def _read(tensors: Sequence[Tensor | None]) -> Pairs:
     return [None if tensor is None else (tensor._storage.array, unbox_tangent(tensor)) for tensor in tensors]
 
 
-def _box(pairs: Pairs) -> tuple[Any, ...]:
+def _box(pairs: Pairs) -> Values:
     boxed = [None if pair is None else ARRAYS.box(pair[0]) for pair in pairs]
     for tensor, pair in zip(boxed, pairs, strict=True):
         if tensor is not None and pair is not None and pair[1] is not None:

@@ -13,9 +13,10 @@ from oplib.autograd.nodes.node import Edge, Node
 from oplib.errors import describe_dtype
 from oplib.hooks import RemovableHandle
 from oplib.modes import modes
+from oplib.protocols import AnyFunction
 from oplib.tensor import Tensor
 
-Hook = Callable[..., Any]
+Hook = AnyFunction
 log = logging.getLogger("oplib.autograd.graph")
 
 

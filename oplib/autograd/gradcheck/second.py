@@ -11,7 +11,7 @@ import numpy as np
 from oplib.autograd.array_functions.masks import pick_given
 from oplib.autograd.engine.backward_and_grad import grad
 from oplib.errors import CheckOptionError
-from oplib.protocols import AnyFunction
+from oplib.protocols import AnyFunction, Values
 from oplib.tensor import Tensor, needs_grad
 from oplib.tracebacks import entry_point
 
@@ -123,7 +123,7 @@ class _FirstGradients:
             self.cotangents = tuple(map(to_double, as_tuple(grad_outputs)))
         self._varied = [index for index, value in enumerate(self.cotangents) if needs_grad(value)]
 
-    def __call__(self, *args: Any) -> tuple[Any, ...]:
+    def __call__(self, *args: Any) -> Values:
         split = len(args) - len(self.cotangents)
         inputs, cotangents = list(args[:split]), list(args[split:])
         for values, indices in ((inputs, self._wanted), (cotangents, self._varied)):

@@ -28,6 +28,7 @@ from oplib.autograd.array_functions.tokens import next_token
 from oplib.autograd.tangents import TangentSlot
 from oplib.errors import AutogradError, GradientTypeError
 from oplib.hooks import RemovableHandle, require_parameters
+from oplib.protocols import AnyFunction
 from oplib.tensor import Storage, Tensor
 
 from .locations import locate_line
@@ -354,7 +355,7 @@ class TapeNode(Node):
             self._pre_hooks = OrderedDict()
         return self._enter(self._pre_hooks, fn)
 
-    def _enter(self, hooks: Hooks, fn: Callable[..., Any]) -> RemovableHandle:
+    def _enter(self, hooks: Hooks, fn: AnyFunction) -> RemovableHandle:
         handle = RemovableHandle(hooks)
         hooks[handle.id] = fn
         self.has_hooks = True

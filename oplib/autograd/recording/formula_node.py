@@ -28,6 +28,7 @@ from oplib.autograd.saved_tensors.slots import SavedSlots, SlottedNode, make_sav
 from oplib.autograd.tangents import find_tangents, push_tangents, save_tangents
 from oplib.config import config
 from oplib.modes import ModeState, call_in_grad_mode, modes
+from oplib.protocols import Values
 from oplib.tensor import Storage, Tensor, box, read_array
 from oplib.tensor.inference import mark_inference
 
@@ -132,7 +133,7 @@ class FormulaNode(SlottedNode):
         function = self.plan.backward(present)
         return function if function.compiled else None
 
-    def _read_slots(self, run: BackwardRun) -> tuple[Any, ...]:
+    def _read_slots(self, run: BackwardRun) -> Values:
         """Returns residuals that are not a tuple.
 
         A recorded pass reads them later, so they are not read here.

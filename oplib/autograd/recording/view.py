@@ -18,6 +18,7 @@ from oplib.autograd.nodes.node import Edge
 from oplib.autograd.tangents import find_tangent
 from oplib.errors import AutogradError
 from oplib.modes import ModeState, modes
+from oplib.protocols import Values
 from oplib.tensor import Tensor
 from oplib.tensor.inference import InferenceTensor
 from oplib.tensor.jax_node import register_kind
@@ -271,7 +272,7 @@ class StaleView(Tensor):
     _grad_fn: Any = _refreshed("_grad_fn")
     _output_nr: Any = _refreshed("_output_nr")
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: Any) -> Values:
         make, (_, *contents), state = super().__reduce_ex__(protocol)
         return make, (Tensor, *contents), state
 

@@ -18,6 +18,7 @@ from oplib.autograd.engine.validation import validate_gradients
 from oplib.autograd.nodes.gradient_representation import ARRAYS
 from oplib.autograd.nodes.node import TapeNode
 from oplib.frozen import freeze
+from oplib.protocols import Values
 from oplib.pytree import tree_leaves
 from oplib.tensor import Tensor
 
@@ -98,7 +99,7 @@ def _attributes(node: Any) -> dict[str, Any]:
     return {name: value for name, value in vars(node).items() if not hasattr(own, name)}
 
 
-def _shapes(values: Sequence[Any]) -> tuple[Any, ...]:
+def _shapes(values: Sequence[Any]) -> Values:
     return tuple([None if value is None else (value.shape, value.dtype) for value in values])
 
 

@@ -239,7 +239,7 @@ class Function(metaclass=FunctionMeta):
         return result
 
     @classmethod
-    def _call_forward(cls, ctx: BackwardCFunction, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    def _call_forward(cls, ctx: BackwardCFunction, args: Values, keywords: dict[str, Any]) -> Any:
         """Calls forward and setup_context, with recording and forward mode off."""
         state = modes.state
         before = state.grad_enabled, state.forward_enabled

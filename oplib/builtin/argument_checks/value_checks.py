@@ -24,6 +24,7 @@ from oplib.builtin.values import are_indices, is_traced, read_known
 from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, LinAlgError
 from oplib.library.arguments.plain_conversions import is_array
 from oplib.library.arguments.recording import unbox
+from oplib.protocols import AnyFunction
 from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.dtypes.rules import INTEGRAL
 
@@ -79,7 +80,7 @@ _ZERO_AT = "U[{0},{0}] is zero, counted from 1"
 
 
 def _make_status_check(
-    lacks: str, cure: str, *, find: Callable[..., Any] | None = None, where: str = _ZERO_AT
+    lacks: str, cure: str, *, find: AnyFunction | None = None, where: str = _ZERO_AT
 ) -> Check:
     """Makes the check of an op that returns where it failed, if it is called with a check.
 

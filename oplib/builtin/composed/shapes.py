@@ -10,6 +10,7 @@ from oplib.builtin.rows.composed import Composed
 from oplib.builtin.rows.row import Function
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError
+from oplib.protocols import Values
 from oplib.tensor import empty
 
 # Views ------------------------------------------------------------------------------------------------------
@@ -101,7 +102,7 @@ def _make_atleast(count: int, shape: tuple[int, ...]) -> Function:
     return atleast
 
 
-def _listed(tensors: tuple[Any, ...]) -> list[Any]:
+def _listed(tensors: Values) -> list[Any]:
     """Returns the tensors, given one by one or in one sequence, as a list."""
     return list(tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors)
 

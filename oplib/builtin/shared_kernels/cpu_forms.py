@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 from jax import lax
 
+from oplib.protocols import AnyFunction
 
-def compute_on_cpu(function: Callable[..., Any], by: Callable[..., Any]) -> Callable[..., Any]:
+
+def compute_on_cpu(function: AnyFunction, by: AnyFunction) -> AnyFunction:
     """Returns a function of arrays that CPUs compute by another form, and that differentiates as the first.
 
     A kernel for CPUs alone would have a derivative of its own, or keep all operands for the backward.

@@ -15,6 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from oplib.errors import ArgumentError, DimensionError
 from oplib.library.batching_and_sharding.placement import list_mesh_axes
+from oplib.protocols import Values
 from oplib.tensor.devices.layout import find_explicit_mesh
 from oplib.tensor.dtypes import names as dtypes
 
@@ -63,7 +64,7 @@ def check_fit(self: Any, index: Any, axis: int) -> None:
         )
 
 
-def list_indices(index: Any, axis: int, ndim: int) -> tuple[Any, ...]:
+def list_indices(index: Any, axis: int, ndim: int) -> Values:
     """Returns the index of an array that selects ``[..., index[...], ...]`` along an axis.
 
     Args:

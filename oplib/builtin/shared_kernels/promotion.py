@@ -20,6 +20,7 @@ from jax import lax
 from oplib.autograd.engine.validation import sum_to
 from oplib.builtin.rows.row import Function
 from oplib.errors import ArgumentError
+from oplib.protocols import Values
 from oplib.tensor import get_default_dtype, result_dtype, scalar_dtype
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.rules import COMPLEX, HALF, INTEGRAL, saturate
@@ -271,7 +272,7 @@ def convert_number(value: complex, dtype: Any) -> np.ndarray[Any, Any]:
     return np.asarray(value).astype(dtype)
 
 
-def sum_like(grads: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
+def sum_like(grads: Sequence[Any], inputs: Sequence[Any]) -> Values:
     """Sums each gradient over the axes along which its input was broadcast; None stays None."""
     pairs = zip(grads, inputs, strict=True)
     return tuple(None if grad is None else sum_to(grad, value.shape) for grad, value in pairs)

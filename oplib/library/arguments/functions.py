@@ -25,9 +25,10 @@ from jax.tree_util import Partial
 
 from oplib.errors import ArgumentError, describe
 from oplib.modes import modes
+from oplib.protocols import AnyFunction
 from oplib.tensor import Tensor, needs_grad
 
-Function = Callable[..., Any]
+Function = AnyFunction
 Jitted = type(jax.jit(lambda: None))
 _PLAIN = (FunctionType, MethodType, BuiltinFunctionType, functools.partial, Jitted, np.ufunc)
 _CLOSED = (type, ModuleType, Tensor, jax.Array, np.ndarray, str, bytes)

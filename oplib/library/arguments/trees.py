@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from oplib.autograd.array_functions.masks import pick_given
+from oplib.protocols import Values
 from oplib.tensor import Tensor
 
 from .functions import OpenFunction, is_function, is_lasting, open_function
@@ -75,7 +76,7 @@ class TreeEntry(Keyed):
 
     __slots__ = ("count", "is_transient", "members", "refs", "structure")
 
-    def __init__(self, structure: Any, members: tuple[Any, ...], *, is_transient: bool = False) -> None:
+    def __init__(self, structure: Any, members: Values, *, is_transient: bool = False) -> None:
         self.structure = structure
         self.members = members
         self.refs = [member.value for member in members if isinstance(member, HeldRef)]

@@ -14,6 +14,7 @@ from oplib.library.arguments.trees import is_tree_leaf
 from oplib.library.op_records.record import Record
 from oplib.library.schema import split_values
 from oplib.modes import modes
+from oplib.protocols import AnyFunction
 from oplib.pytree import tree_leaves, tree_map
 from oplib.tensor import Tensor
 from oplib.tensor.devices.device import device_type_of
@@ -87,7 +88,7 @@ def cast_tree(tree: Any, device_type: str, dtype: Any) -> Any:
     return jax.tree_util.tree_map(cast, tree, is_leaf=is_tree_leaf)
 
 
-def call_in_float32(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def call_in_float32(function: AnyFunction, *args: Any, **kwargs: Any) -> Any:
     """Calls a composed function that torch's autocast computes in float32 on the CPU.
 
     Where autocast is on for the CPU and an argument is there, the floating arguments become float32, and the

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 from oplib.errors import AutogradError
+from oplib.protocols import AnyFunction
 from oplib.tensor.dtypes.rules import find_dtype
 
 from .casts import cast_tree
 from .region import autocast
 from .settings import find_device_type, read_settings
 
-Method = Callable[..., Any]
+Method = AnyFunction
 
 
 def custom_fwd(fwd: Method | None = None, *, device_type: str, cast_inputs: Any = None) -> Any:

@@ -11,6 +11,7 @@ import jax
 from oplib.config import config
 from oplib.errors import ArgumentTypeError, ArgumentValueError
 from oplib.modes import modes
+from oplib.protocols import Values
 from oplib.tensor.dtypes import names as dtypes
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
@@ -49,7 +50,7 @@ class Settings(NamedTuple):
         )
 
     @property
-    def key(self) -> tuple[Any, ...] | None:
+    def key(self) -> Values | None:
         """The part of the settings that decides the casts, for the key of ``jax.jit``; None if it is off."""
         return tuple((name, str(self.dtype_of(name))) for name in self.enabled) or None
 

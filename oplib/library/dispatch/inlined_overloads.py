@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 
 from oplib.generated_code import define_function, render_parameters, write_function
 from oplib.library.op_objects.overload import OpOverload
+from oplib.protocols import AnyFunction
 
 from .fast_block import FastBlock
 from .fast_path import FastPath
 
-Function = Callable[..., Any]
+Function = AnyFunction
 _STARRED = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 

@@ -6,7 +6,6 @@ call, and errors have the words of the schema.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from inspect import Parameter
 from typing import Any
 
@@ -14,7 +13,7 @@ from oplib.generated_code import define_function, refer, render_tuple, write_fun
 from oplib.library.op_objects.overload import OpOverload
 from oplib.library.schema import Argument
 from oplib.modes import modes
-from oplib.protocols import Values
+from oplib.protocols import AnyFunction, Values
 from oplib.tracebacks import entry_point
 
 from .derived_view import gives_views
@@ -22,7 +21,7 @@ from .dispatcher import Dispatcher
 from .fast_block import FastBlock, name_arguments
 from .fast_path import FastPath
 
-Function = Callable[..., Any]
+Function = AnyFunction
 MISSING: Any = object()
 """Stands for an argument that was not given."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -19,6 +18,7 @@ from oplib.library.arguments.recording import to_constant, unbox
 from oplib.library.op_objects.overload import OpOverload
 from oplib.library.op_records.record import Record
 from oplib.modes import modes
+from oplib.protocols import AnyFunction
 from oplib.tensor import Tensor, needs_grad
 from oplib.tensor.storage.escape import runs_at_once
 from oplib.tensor.storage.fresh import FreshStorage, exchange_for_own, get_owner_array, is_large, rewrite
@@ -28,7 +28,7 @@ from .dispatcher import Dispatcher
 from .input_kind import take_numbers
 
 
-def choose_call(op: OpOverload, tensor: Any) -> Callable[..., Any]:
+def choose_call(op: OpOverload, tensor: Any) -> AnyFunction:
     """Returns the function that computes the new value of a Tensor for an in-place op.
 
     Args:

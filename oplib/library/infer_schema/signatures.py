@@ -6,11 +6,11 @@ import functools
 import inspect
 import types
 import typing
-from collections.abc import Callable
 from typing import Any
 
 from oplib.errors import SchemaInferenceError
 from oplib.frozen import frozen
+from oplib.protocols import AnyFunction
 
 EMPTY = inspect.Parameter.empty
 
@@ -32,7 +32,7 @@ class Signature:
         return SchemaInferenceError(f"infer_schema({self.title}): {text}")
 
 
-def read_signature(fn: Callable[..., Any]) -> Signature:
+def read_signature(fn: AnyFunction) -> Signature:
     """Reads the signature of a function, a bound method, a ``functools.partial`` or a callable object.
 
     Raises:

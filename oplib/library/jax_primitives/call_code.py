@@ -14,6 +14,7 @@ from oplib.library.arguments.structure import Results
 from oplib.library.batching_and_sharding.levels import Level, Levels
 from oplib.library.derivatives.formula import FormulaPlan
 from oplib.library.derivatives.setup import Forwarded
+from oplib.protocols import AnyFunction
 
 from .vmap_rule import Batched
 
@@ -29,7 +30,7 @@ class CallCode:
     def __init__(self, run: Callable[..., Results], *, is_transient: bool) -> None:
         self._run = run
         self.life: Any = ClosedJaxpr(_make_empty_jaxpr().replace(), ()) if is_transient else None
-        self.applied: dict[Any, Callable[..., Any]] = {}
+        self.applied: dict[Any, AnyFunction] = {}
         self.batched: dict[Level, Callable[..., Batched]] = {}
         self.forwards: dict[Any, Callable[..., Forwarded]] = {}
         self.levelled: dict[tuple[Levels, bool, bool], Any] = {}

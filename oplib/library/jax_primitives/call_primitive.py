@@ -23,6 +23,7 @@ from oplib.library.batching_and_sharding.bodies import OPAQUE, calls_any
 from oplib.library.batching_and_sharding.levels import Levels
 from oplib.library.batching_and_sharding.partition import Part
 from oplib.library.kernels.kernel_choice import require_kernels
+from oplib.protocols import AnyFunction
 from oplib.tracebacks import warn_user
 
 from .attachment import Attached, attach
@@ -42,7 +43,7 @@ class CallPrimitive(Primitive):
 
     multiple_results = True
 
-    def __init__(self, name: str, attachment: Primitive, show: Callable[..., Any]) -> None:
+    def __init__(self, name: str, attachment: Primitive, show: AnyFunction) -> None:
         super().__init__(name)
         self._attachment = attachment
         self._show = show

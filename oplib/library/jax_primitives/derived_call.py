@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ from oplib.library.arguments.structure import Structure
 from oplib.library.batching_and_sharding.levels import Levels
 from oplib.library.kernels.kernel_choice import require_kernels
 from oplib.library.op_records.record import Record
+from oplib.protocols import AnyFunction
 
 from .bound_call import BoundCall
 from .linear_primitive import list_zeros, push_varied
@@ -165,7 +166,7 @@ def derive_plain(
     return _push_marked(run, primals, tangents)
 
 
-def _push_marked(run: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, list[Any]]:
+def _push_marked(run: AnyFunction, primals: Any, tangents: Any) -> tuple[Any, list[Any]]:
     outputs, results = push_varied(run, primals, tangents)
     pairs = zip(results, list_zeros(outputs), strict=True)
     return outputs, [zero if result.dtype == jax.dtypes.float0 else result for result, zero in pairs]

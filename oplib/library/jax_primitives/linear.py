@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress
@@ -24,7 +24,7 @@ from oplib.library.batching_and_sharding.varying import is_inside_shard_map, ref
 from oplib.library.derivatives.formula import FormulaPlan, missing_formula
 from oplib.library.derivatives.linearity import LinearRule, require_linear, transpose_rule
 from oplib.library.infer_schema import infer_kind
-from oplib.protocols import Values
+from oplib.protocols import AnyFunction, Values
 
 from .bound_call import BoundCall
 from .rule_call import push_example
@@ -108,9 +108,7 @@ class Linear:
                 refusal.add_note(f"JAX cannot differentiate the kernel either: {error}")
                 raise refusal from error
 
-    def _map(
-        self, function: Callable[..., Any], residuals: Sequence[Any], tangents: Sequence[Any]
-    ) -> Sequence[Any]:
+    def _map(self, function: AnyFunction, residuals: Sequence[Any], tangents: Sequence[Any]) -> Sequence[Any]:
         """Maps a function of the inputs and tangents of one example over the levels."""
         for level in self.levels:
             axes = tuple(0 if level.batched[index] else None for index in self.wanted_indices)

@@ -5,7 +5,7 @@ It is the derivative of a call, and linear in the tangents.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from oplib.autograd.array_functions.masks import Mask, pick_true, spread
 from oplib.errors import CapturedTracerError, MissingRuleError
 from oplib.library.batching_and_sharding.levels import to_jax_array
 from oplib.library.batching_and_sharding.varying import fit_varying
+from oplib.protocols import AnyFunction
 
 from .linear import Linear
 
@@ -98,7 +99,7 @@ def transpose_linear(cotangents: Any, *args: Any, linear: Linear, **_: Any) -> l
     ]
 
 
-def push_varied(function: Callable[..., Any], primals: Any, tangents: Any) -> Any:
+def push_varied(function: AnyFunction, primals: Any, tangents: Any) -> Any:
     """Runs ``jax.jvp`` with respect to the values that have a tangent; the others cost nothing."""
     moves = find_moving(tangents)
 

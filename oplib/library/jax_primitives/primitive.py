@@ -30,7 +30,7 @@ from oplib.library.derivatives.formula import FormulaPlan
 from oplib.library.kernels.tracing import any_traced
 from oplib.library.op_objects.overload import OpOverload
 from oplib.library.op_records.record import Record
-from oplib.protocols import AnyFunction
+from oplib.protocols import AnyFunction, Values
 from oplib.tracebacks import rule_of_jax
 
 from .attachment import Attached, attach, make_attachment
@@ -366,7 +366,7 @@ class Carrier:
 
     def push(
         self, call: BoundCall, arrays: Sequence[Any], outputs: Sequence[Any], tangents: Sequence[Any]
-    ) -> tuple[Any, ...]:
+    ) -> Values:
         """Returns the tangents of the outputs of a finished call: None for an output that cannot have one.
 
         Args:

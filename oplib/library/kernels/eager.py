@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -17,6 +17,7 @@ from oplib.library.arguments.trees import is_tree_leaf
 from oplib.library.op_records.record import Function, Record
 from oplib.library.schema import split_values
 from oplib.modes import modes
+from oplib.protocols import AnyFunction, Values
 from oplib.tensor import Generator, Tensor, read_array
 from oplib.tensor.storage.cut import cuts_results
 
@@ -63,7 +64,7 @@ def is_carried(record: Record, values: Sequence[Any]) -> bool:
     return has_rules and any_traced(map(read_array, find_tensors(values)))
 
 
-def run_carried(functional: Callable[..., Any], record: Record, values: Sequence[Any]) -> Any:
+def run_carried(functional: AnyFunction, record: Record, values: Sequence[Any]) -> Any:
     """Runs the kernel through the op's function of arrays."""
     args, kwargs = split_values(record.schema, list(map(to_key, map(copy_lists, values))))
     return jax.tree_util.tree_map(_box_array, run_with_grad_off(functional, *args, **kwargs))
@@ -86,7 +87,7 @@ def _choose(record: Record, values: Sequence[Any], inputs: Sequence[Tensor]) -> 
     return choose_kernel(record, [tensor._storage.array for tensor in inputs], find_device(record, values))
 
 
-def _split(record: Record, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _split(record: Record, values: Sequence[Any]) -> tuple[Values, dict[str, Any]]:
     return split_values(record.schema, list(map(_copy, values)))
 
 

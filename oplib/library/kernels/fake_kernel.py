@@ -23,6 +23,7 @@ from oplib.library.arguments.structure import (
 )
 from oplib.library.op_records.record import Record
 from oplib.library.op_records.sites import find_definition
+from oplib.protocols import Values
 from oplib.tensor import box
 from oplib.tensor.storage.failed_reads import forget_read
 from oplib.tracebacks import warn_user
@@ -32,9 +33,7 @@ from .tracing import run_part
 _SHAPED = (jax.ShapeDtypeStruct, np.ndarray, np.generic)
 
 
-def run_fake_kernel(
-    record: Record, layout: Layout, arrays: Sequence[Any]
-) -> tuple[Structure, tuple[Any, ...]]:
+def run_fake_kernel(record: Record, layout: Layout, arrays: Sequence[Any]) -> tuple[Structure, Values]:
     """Runs the fake kernel under an abstract trace; written arguments keep their shapes."""
     structure, flat = _run(record, layout, arrays)
     return structure, tuple(map(_materialize, flat))

@@ -18,6 +18,7 @@ from oplib.library.arguments.structure import Results, make_structure
 from oplib.library.arguments.trees import is_tree_leaf
 from oplib.library.op_records.record import Function, Record, Tag
 from oplib.library.op_records.sites import find_line
+from oplib.protocols import Values
 from oplib.tensor import Tensor, box
 
 from .tracing import any_traced, run_part
@@ -57,9 +58,7 @@ def _read(value: Any) -> Any:
     return value if isinstance(value, Tensor) else None
 
 
-def call_tensor_kernel(
-    record: Record, kernel: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+def call_tensor_kernel(record: Record, kernel: Function, args: Values, kwargs: dict[str, Any]) -> Any:
     """Calls an eager kernel.
 
     Raises:

@@ -9,6 +9,7 @@ from typing import Any
 from oplib.errors import ArgumentError, DeviceError, DtypeError, UnknownOperatorError
 from oplib.library.arguments.binding import Binder
 from oplib.library.op_records.qualname import Qualname, name_nearest
+from oplib.protocols import Values
 
 from .deferral import settle, settle_all
 from .overload import NamedObjects, OpOverload, Redirecting, explain_unknown
@@ -78,7 +79,7 @@ class OpOverloadPacket(Redirecting):
         schemas = "; ".join([str(overload._schema) for overload in self._overloads])
         return f"<OpOverloadPacket(op='{self}', overloads={self.overloads()}, schema='{schemas}')>"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> Values:
         return find_packet, (self._qualified_op_name,)
 
 
@@ -113,7 +114,7 @@ class OpNamespace:
         settle_all(self.__namespace)
         return (name for name, value in list(vars(self).items()) if isinstance(value, OpOverloadPacket))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> Values:
         return getattr, (ops, self.__namespace)
 
     def __repr__(self) -> str:

@@ -16,6 +16,7 @@ from oplib.library.op_records.qualname import LocalQualname, Qualname, name_near
 from oplib.library.op_records.record import Function, Record, Tag
 from oplib.library.op_records.sites import find_doc
 from oplib.library.schema import FunctionSchema
+from oplib.protocols import Values
 from oplib.pytree import tree_map
 from oplib.tensor.devices.forked import after_fork, is_orphan, refuse_call
 from oplib.tracebacks import entry_point
@@ -186,7 +187,7 @@ class OpOverload(Redirecting):
     def _repr_html_(self) -> str:
         return self.describe()._repr_html_()
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> Values:
         if self.is_local:
             raise PicklingError(
                 f"{self._name}: a local op cannot be pickled, because it is not in the registry. Got the op "

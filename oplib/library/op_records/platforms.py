@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from oplib.errors import RegistrationError
 from oplib.library.schema import FunctionSchema
+from oplib.protocols import AnyFunction
 
 from .contribution import AUTOCAST_SLOTS, KERNEL_SLOTS, AutocastSlot, KernelSlot
 
@@ -98,7 +99,7 @@ def find_key(name: str, *, subject: str) -> KernelSlot | AutocastSlot:
     return _AUTOCAST_KEYS.get(name) or find_slot(name, subject=subject)
 
 
-def find_slots(devices: DeviceTypes, *, subject: str, find: Callable[..., Any] = find_slot) -> Any:
+def find_slots(devices: DeviceTypes, *, subject: str, find: AnyFunction = find_slot) -> Any:
     """Returns the slots for device types, without repetition; None means all devices.
 
     Unknown ones raise RegistrationError. ``find`` reads one of them.

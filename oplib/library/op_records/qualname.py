@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from oplib.errors import RegistrationError, RegistrationValueError
+from oplib.protocols import Values
 
 from .sites import Site
 
@@ -48,7 +49,7 @@ class LocalQualname(Qualname):
     """
 
     home: Any
-    pieces: tuple[Any, ...] = ()
+    pieces: Values = ()
 
     __hash__ = object.__hash__
 

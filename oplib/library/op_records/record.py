@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Literal
 
 from oplib.frozen import frozen
 from oplib.library.schema import FunctionSchema
+from oplib.protocols import AnyFunction
 
-Function = Callable[..., Any]
+Function = AnyFunction
 KernelKind = Literal["array", "host", "tensor", "composite"]
 
 

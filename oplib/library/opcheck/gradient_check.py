@@ -17,6 +17,7 @@ from oplib.autograd.gradcheck.problem import Problem, to_double
 from oplib.autograd.gradcheck.second import gradgradcheck
 from oplib.errors import MissingRuleError
 from oplib.library.op_records.sites import find_definition
+from oplib.protocols import AnyFunction, Values
 from oplib.tensor import Tensor
 
 from .comparison import Tolerance, require_equal
@@ -116,11 +117,11 @@ def _is_without_rule(error: Exception) -> bool:
     return is_told or isinstance(error, (MissingRuleError, NotImplementedError))
 
 
-def _make_problem(sample: Sample, convert: Callable[[Any], Any]) -> tuple[list[Tensor], Callable[..., Any]]:
+def _make_problem(sample: Sample, convert: Callable[[Any], Any]) -> tuple[list[Tensor], AnyFunction]:
     """Returns the leaves to differentiate by, and the op as a function of them."""
     made = list(map(convert, sample.make_tensors()))
 
-    def call(*varied: Tensor) -> tuple[Any, ...]:
+    def call(*varied: Tensor) -> Values:
         return tuple(sample.call(sample.put(varied, made)))
 
     return sample.pick(made), call

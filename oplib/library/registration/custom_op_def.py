@@ -17,6 +17,7 @@ from oplib.library.op_objects.signature import LateDocstring
 from oplib.library.op_records.platforms import find_slot
 from oplib.library.op_records.record import Tag
 from oplib.library.schema import FunctionSchema
+from oplib.protocols import Values
 from oplib.tensor import Tensor
 
 from . import kernel_registration, rule_registration
@@ -101,7 +102,7 @@ class CustomOpDef(Redirecting, Generic[P, R]):
     def _repr_html_(self) -> str:
         return self._opoverload._repr_html_()
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> Values:
         if self._opoverload.is_local:
             return self._opoverload.__reduce__()
         return find_custom_op, (self._qualname,)

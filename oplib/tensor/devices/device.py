@@ -11,6 +11,7 @@ import jax
 from jax.core import Tracer
 
 from oplib.errors import DeviceError, describe
+from oplib.protocols import Values
 
 _SPELLING = re.compile(r"([a-z][a-z_]*)(?::(0|[1-9]\d*))?")
 _ALIASES = {"gpu": "cuda", "rocm": "cuda"}
@@ -87,7 +88,7 @@ class Device:
     def __hash__(self) -> int:
         return hash((self.type, self.index))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> Values:
         return Device, (self.type, self.index)
 
     def __str__(self) -> str:

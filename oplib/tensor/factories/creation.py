@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, describe
+from oplib.protocols import Values
 from oplib.tensor.devices.memory import require_memory
 from oplib.tensor.dtypes.promotion import result_type
 from oplib.tensor.dtypes.rules import (
@@ -177,7 +178,7 @@ def _list_numbers(first: Any, last: Any, distance: Any, dtype: np.dtype[Any]) ->
     return first + distance * np.arange(count, dtype=np.int64 if whole else np.float64)
 
 
-def _cut_fractions(dtype: Any, *ends: Any) -> tuple[Any, ...]:
+def _cut_fractions(dtype: Any, *ends: Any) -> Values:
     """Truncates the bounds of an integer range, as torch does."""
     is_whole = dtype is not None and normalize_dtype(dtype) in INTEGRAL
     return tuple(int(end.real) for end in ends) if is_whole else ends

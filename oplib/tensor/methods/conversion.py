@@ -11,6 +11,7 @@ from jax.sharding import Sharding, SingleDeviceSharding
 
 from oplib.errors import ArgumentError
 from oplib.modes import modes
+from oplib.protocols import Values
 from oplib.tensor.devices.device import Device, is_abstract
 from oplib.tensor.devices.layout import check_shape
 from oplib.tensor.devices.placement import Placement, find_target, placement_like
@@ -243,7 +244,7 @@ class TensorConversion(TensorMetadata, Generic[TensorT]):
         return placement_like(array, device)
 
 
-def _read_target(args: tuple[Any, ...], dtype: Any, device: Any) -> tuple[np.dtype[Any] | None, Placement]:
+def _read_target(args: Values, dtype: Any, device: Any) -> tuple[np.dtype[Any] | None, Placement]:
     """Sorts the arguments of ``to`` by type, as torch's overloads do."""
     for arg in args:
         if isinstance(arg, TensorMetadata):

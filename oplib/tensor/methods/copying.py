@@ -11,6 +11,7 @@ from jax.core import Tracer
 
 from oplib.errors import AutogradError, TracingError, describe
 from oplib.modes import modes
+from oplib.protocols import Values
 from oplib.tensor.devices.forked import is_orphan
 from oplib.tensor.storage.cut import CutStorage
 from oplib.tensor.storage.escape import note_trace
@@ -32,7 +33,7 @@ class TensorCopying:
     _grad_fn: Any
     _grad: Any
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: Any) -> Values:
         made_of = self.__class__, self._storage, self._requires_grad
         return _make_leaf, made_of, users_attributes(self) or None
 
@@ -90,7 +91,7 @@ def _make_leaf(cls: type[Any], storage: Storage, requires_grad: bool) -> Any:
     return leaf
 
 
-def _reduce_storage(storage: Storage) -> tuple[Any, ...]:
+def _reduce_storage(storage: Storage) -> Values:
     """Pickles through numpy, because pickles of JAX's arrays name JAX's private modules."""
     array = storage.array
     if isinstance(array, Tracer):

@@ -7,10 +7,11 @@ is made when it is first read. Methods whose arguments differ from the function'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MethodType
 from typing import Any, Generic
 
+from oplib.protocols import AnyFunction
 from oplib.tensor.storage.tensor_slots import TensorT
 
 
@@ -21,7 +22,7 @@ class OpMethods(Generic[TensorT]):
 class OpMethod:
     """A placeholder for a method. At the first read the function replaces it."""
 
-    def __init__(self, functions: Mapping[str, Callable[..., Any]], name: str) -> None:
+    def __init__(self, functions: Mapping[str, AnyFunction], name: str) -> None:
         self._functions = functions
         self._name = name
 
@@ -32,7 +33,7 @@ class OpMethod:
         return function if instance is None else MethodType(function, instance)
 
 
-def add_op_methods(functions: Mapping[str, Callable[..., Any]]) -> None:
+def add_op_methods(functions: Mapping[str, AnyFunction]) -> None:
     """Makes functions methods of Tensor, under their names."""
     for name in functions:
         setattr(OpMethods, name, OpMethod(functions, name))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic
 import numpy as np
 
 from oplib.errors import ArgumentError, describe
+from oplib.protocols import Values
 from oplib.tensor.shapes.keywords import take_named
 from oplib.tensor.storage.tensor_slots import TensorT
 from oplib.tensor.upcalls import upcalls
@@ -330,7 +331,7 @@ def _warn_of_reversing(rank: int) -> None:
     )
 
 
-def _read(op: str, name: str, named: Any, given: tuple[Any, ...]) -> Any:
+def _read(op: str, name: str, named: Any, given: Values) -> Any:
     """Reads ``f(2, 3)``, ``f((2, 3))`` and ``f(name=(2, 3))`` in the same way."""
     if named is not None:
         return take_named(op, name, named, given)

@@ -15,6 +15,7 @@ from jax.extend.core import get_opaque_trace_state
 
 from oplib.errors import ArgumentError, ArgumentTypeError, ArgumentValueError, TracingError, describe
 from oplib.modes import modes
+from oplib.protocols import Values
 from oplib.tensor.devices.device import Device
 from oplib.tensor.devices.forked import check_process, is_orphan
 from oplib.tensor.storage.map_level import MapLevel
@@ -191,7 +192,7 @@ class Generator:
     def __deepcopy__(self, memo: dict[int, Any]) -> Generator:
         return memo.setdefault(id(self), self.clone_state())
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> Values:
         """Pickles the Generator. The unpickled one draws the numbers that this one would draw.
 
         Raises:

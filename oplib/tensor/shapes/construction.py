@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from oplib.errors import DataTypeError, describe
+from oplib.protocols import Values
 from oplib.tensor.devices.placement import Placement
 from oplib.tensor.storage.ingestion import to_array
 from oplib.tensor.storage.metadata import TensorMetadata
@@ -16,7 +17,7 @@ from oplib.tensor.storage.size import Size
 from .filling import fill, read_size
 
 
-def construct(op: str, args: tuple[Any, ...], dtype: np.dtype[Any], placement: Placement) -> Any:
+def construct(op: str, args: Values, dtype: np.dtype[Any], placement: Placement) -> Any:
     """Returns the array of ``Tensor(2, 3)``, ``Tensor(Size([2, 3]))`` and ``Tensor(data)``.
 
     Args:

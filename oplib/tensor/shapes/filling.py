@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from oplib.errors import ArgumentError, ArgumentTypeError, DtypeError, describe
+from oplib.protocols import Values
 from oplib.tensor.devices.device import is_abstract, jax_config
 from oplib.tensor.devices.forked import check_process
 from oplib.tensor.devices.memory import require_memory
@@ -29,7 +30,7 @@ _FROM_HOST = 2**16  # arrays up to this size come from the host: a computation c
 _NUMBERS = frozenset({bool, int, float})
 
 
-def read_size(op: str, size: tuple[Any, ...], named: Any = None) -> tuple[int, ...]:
+def read_size(op: str, size: Values, named: Any = None) -> tuple[int, ...]:
     """Returns the shape given as ``f(2, 3)``, ``f((2, 3))``, ``f([2, 3])`` or ``f(size=(2, 3))``.
 
     Raises:

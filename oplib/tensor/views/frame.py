@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from oplib.protocols import Values
 from oplib.tensor.storage.storage import contiguous_strides
 
 Shape = tuple[int, ...]
@@ -87,7 +88,7 @@ class SharedFrame(Frame):
         made._arguments = arguments, options
         return made
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> Values:
         arguments, options = self._arguments
         return partial(type(self).of, **options), arguments
 

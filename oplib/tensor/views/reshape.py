@@ -8,6 +8,8 @@ from typing import Any
 
 from jax import lax
 
+from oplib.protocols import Values
+
 from .frame import Frame, Layout, Merge, Shape, Starts, contiguous_strides
 
 
@@ -26,7 +28,7 @@ class Reshape(Frame):
         """Returns the frame from one shape to another with the same number of items."""
         return Reshape(in_shape, shape)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> Values:
         return Reshape.between, (self.in_shape, self.shape)
 
     def get(self, whole: Any, starts: Sequence[Any]) -> Any:  # noqa: ARG002, D102  described in Frame

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from oplib.protocols import Values
+
 from .frame import Layout, Shape, Starts, contiguous_strides, find_positions
 from .index_map import IndexMap
 
@@ -45,5 +47,5 @@ class Strided(IndexMap):
     def lay_out(self, layout: Layout, starts: Starts) -> Layout:  # noqa: ARG002, D102
         return self._key[3]
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> Values:
         return Strided.of, self._key

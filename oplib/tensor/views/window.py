@@ -12,6 +12,7 @@ from jax import lax
 from jax.core import Tracer
 from jax.sharding import AxisType
 
+from oplib.protocols import Values
 from oplib.tensor.shapes.broadcasting import broadcast_in_dim
 
 from .frame import Frame, Layout, Merge, Shape, Starts
@@ -52,7 +53,7 @@ class Window(Frame):
         self.is_injective = not any(self._repeats(index) and size > 1 for index, size in enumerate(shape))
         self.is_identity = shape == in_shape and not self.moving and axes == tuple(range(len(in_shape)))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> Values:
         return make_window, (self.in_shape, self.sizes, self.steps, self.axes, self.shape)
 
     def _repeats(self, index: int) -> bool:

@@ -15,6 +15,7 @@ from oplib.autograd.nodes.accumulate import AccumulateGrad
 from oplib.autograd.recording.origins import number_node
 from oplib.errors import AutogradError, ResultError, TracingError, describe
 from oplib.modes import modes
+from oplib.protocols import AnyFunction, Values
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.storage.failed_reads import refuse_caught_reads
 from oplib.tensor.storage.overlay import observe, stop_observing
@@ -40,10 +41,10 @@ class BodyFunction:
         results: how many trees the result has to be; 0 if it is one.
     """
 
-    function: Callable[..., Any]
+    function: AnyFunction
     what: str
     layouts: tuple[LeafLayout, ...]
-    types: tuple[Any, ...]
+    types: Values
     captured: Sequence[Captured]
     results: int = 0
 

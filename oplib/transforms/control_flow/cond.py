@@ -12,6 +12,7 @@ import numpy as np
 
 from oplib.autograd.array_functions.residual_function import ResidualFunction
 from oplib.errors import ArgumentTypeError, describe
+from oplib.protocols import AnyFunction, Values
 from oplib.tensor import Tensor, box
 from oplib.tracebacks import entry_point
 
@@ -67,9 +68,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
     )[0]
 
 
-def _run(
-    pred: Tensor, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: tuple[Any, ...]
-) -> Outcome:
+def _run(pred: Tensor, true_fn: AnyFunction, false_fn: AnyFunction, operands: Values) -> Outcome:
     flat = [flatten_leaves(operand, "cond: an operand") for operand in operands]
     tensors = [tensor for members, _ in flat for tensor in members]
     layouts = tuple(layout for _, layout in flat)
@@ -94,7 +93,7 @@ def _make_program(yes: Body, no: Body) -> FlowProgram:
     first, second = len(yes.captured), len(yes.captured) + len(no.captured)
     call_true, call_false = yes.run, no.run  # a body holds what it has captured
 
-    def run(*arrays: Any) -> tuple[Any, ...]:
+    def run(*arrays: Any) -> Values:
         pred, *operands = arrays[second:]
 
         return jax.lax.cond(

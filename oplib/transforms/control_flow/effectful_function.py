@@ -12,6 +12,7 @@ from oplib.autograd.array_functions.array_function import Arrays, Mask
 from oplib.autograd.array_functions.residual_function import ResidualFunction, linearize
 from oplib.errors import TracingError
 from oplib.library.batching_and_sharding.bodies import find_bodies
+from oplib.protocols import AnyFunction
 
 _CALLBACKS = frozenset({"io_callback", "debug_callback", "debug_print"})
 
@@ -28,7 +29,7 @@ class EffectfulFunction(ResidualFunction):
     __slots__ = ("_differentiate",)
 
     def __init__(
-        self, function: Callable[..., Arrays], name: str, differentiate: Callable[..., Any] | None = None
+        self, function: Callable[..., Arrays], name: str, differentiate: AnyFunction | None = None
     ) -> None:
         super().__init__(function, name)
         self._differentiate = differentiate or partial(linearize, function)

@@ -10,6 +10,7 @@ import jax
 
 from oplib.autograd.array_functions.residual_function import ResidualFunction
 from oplib.errors import ArgumentError, ArgumentValueError, DimensionError, describe
+from oplib.protocols import AnyFunction
 from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point
 
@@ -77,7 +78,7 @@ def scan(
     return carry, ys
 
 
-def _run(f: Callable[..., Any], init: Any, xs: Any, *, length: int | None, reverse: bool) -> Outcome:
+def _run(f: AnyFunction, init: Any, xs: Any, *, length: int | None, reverse: bool) -> Outcome:
     carry, carry_layout = flatten_leaves(init, "scan: 'init'")
     slices, slice_layout = flatten_leaves(xs, "scan: 'xs'")
     count = _find_length(slices, length)

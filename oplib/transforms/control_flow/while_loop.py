@@ -15,6 +15,7 @@ from oplib.autograd.nodes.accumulate import gradient_edge
 from oplib.autograd.user_functions.function_node import refuse_gradients
 from oplib.errors import ResultError, describe
 from oplib.modes import modes
+from oplib.protocols import Values
 from oplib.tensor import Tensor
 from oplib.tracebacks import entry_point
 
@@ -114,7 +115,7 @@ def _make_program(test: Body, turn: Body) -> FlowProgram:
     first, second = len(test.captured), len(test.captured) + len(turn.captured)
     decide, turn_once = test.run, turn.run  # a body holds what it has captured
 
-    def run(*arrays: Any) -> tuple[Any, ...]:
+    def run(*arrays: Any) -> Values:
         def go_on(carry: Any) -> Any:
             return decide(*arrays[:first], *carry)[0].reshape(()).astype(bool)
 

@@ -26,6 +26,7 @@ from oplib.autograd.saved_tensors.saved_tensor import SavedTensor, second_pass_e
 from oplib.autograd.saved_tensors.slots import SavedSlots, is_python_number
 from oplib.errors import AutogradError, TracingError
 from oplib.modes import modes
+from oplib.protocols import Values
 from oplib.tensor import Storage, Tensor, box
 from oplib.tensor.random.generator import is_key
 from oplib.transforms.tracing.candidates import Candidates
@@ -128,7 +129,7 @@ class Recipe(NamedTuple):
     arguments: CallArguments
     tensors: Sequence[Tensor]
     containers: Sequence[Any]
-    values: tuple[Any, ...]
+    values: Values
     storages: Sequence[tuple[int, Storage]] = ()
 
 

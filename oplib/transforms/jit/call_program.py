@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from oplib.autograd.saved_tensors.hooks import KEEP_VALUES
 from oplib.generated_code import fill_template, refer
 from oplib.library.batching_and_sharding.bodies import calls_any
 from oplib.modes import modes
+from oplib.protocols import AnyFunction
 from oplib.tensor import Storage, Tensor
 from oplib.tensor.devices.layout import find_spread, replicate_on_mesh
 from oplib.tensor.devices.memory import require_memory
@@ -205,7 +206,7 @@ class Program:
         found = self.reader.read(arguments.function, arguments.leaves)
         return found if isinstance(found, str) else self.operands.explain(found[0])
 
-    def _write(self, picked: dict[str, Sequence[int]], turned: Sequence[int]) -> Callable[..., Any]:
+    def _write(self, picked: dict[str, Sequence[int]], turned: Sequence[int]) -> AnyFunction:
         """Writes the function that serves calls, with the lines that this program needs.
 
         Args:

@@ -21,6 +21,7 @@ from typing import Any
 
 from oplib.autograd.recording.view import has_lost_history
 from oplib.library.op_objects.overload import OpOverload
+from oplib.protocols import Values
 from oplib.tensor import Generator, Tensor
 from oplib.tracebacks import is_own
 
@@ -340,7 +341,7 @@ def _identify_attributes(value: Any, names: NamesOfCode, others: Iterable[type])
     return identity | ({f"{ABSENT}{{}}.__dict__": absent} if absent else {})
 
 
-def read_kind(tensor: Tensor) -> tuple[Any, ...]:
+def read_kind(tensor: Tensor) -> Values:
     """Returns what Python code may read of a Tensor that is no operand."""
     spec = tensor._storage.spec
     has_node = has_lost_history(tensor) or tensor._grad_fn is not None

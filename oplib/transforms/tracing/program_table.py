@@ -10,6 +10,7 @@ import jax
 from oplib.autograd.array_functions.width import x64
 from oplib.autograd.saved_tensors.mutation import is_mutation_allowed
 from oplib.modes import modes
+from oplib.protocols import Values
 from oplib.tensor.dtypes.rules import defaults
 
 MAX_PROGRAMS = 256
@@ -71,7 +72,7 @@ _precision: Any = jax.default_matmul_precision  # a context manager; ``.value`` 
 _read_keyed = attrgetter(*KEYED)
 
 
-def read_program_settings() -> tuple[Any, ...]:
+def read_program_settings() -> Values:
     """Returns the settings that each program is compiled for, in the order of :data:`PROGRAM_SETTINGS`."""
     state = modes.state
     present = bool(state.hook_pairs), is_mutation_allowed()

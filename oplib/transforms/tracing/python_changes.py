@@ -24,6 +24,7 @@ from oplib.config import config
 from oplib.errors import TracingError
 from oplib.library.batching_and_sharding.bodies import find_bodies
 from oplib.modes import ModeState, modes
+from oplib.protocols import AnyFunction
 from oplib.pytree import tree_leaves, tree_structure
 from oplib.tensor import get_default_dtype, set_default_dtype
 
@@ -272,7 +273,7 @@ _OF_PROCESS = ("_autocasts", "_limits", "uses_fast_path")
 _STATE = [field.name for field in fields(ModeState) if field.name not in _OWN_STATE]
 
 
-def call_and_compare_state(name: str, call: Callable[..., Any], *args: Any) -> Any:
+def call_and_compare_state(name: str, call: AnyFunction, *args: Any) -> Any:
     """Calls a function while it is traced.
 
     Raises:

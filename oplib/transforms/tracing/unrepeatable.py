@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from oplib.errors import TracingError
+from oplib.protocols import Values
 
 from .lookups import FOREIGN, INSTALLED
 
@@ -45,7 +46,7 @@ class _Reading(threading.local):
 _reading = _Reading()
 _lock = threading.RLock()
 _watching: dict[int, list[str]] = {}
-_OPENING: tuple[Any, ...] = (builtins, io)
+_OPENING: Values = (builtins, io)
 _replaced: list[Any] = [module.open for module in _OPENING]
 """``builtins.open`` and ``io.open`` outside of traces; another library may have replaced them too."""
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from oplib.errors import ArgumentValueError, DataTypeError, DimensionError, describe
 from oplib.frozen import frozen
 from oplib.library.jax_primitives.unmapped_values import UnmappedValue
+from oplib.protocols import Values
 from oplib.pytree import TreeSpec, tree_flatten
 from oplib.tensor import Tensor, upcalls
 
@@ -31,7 +32,7 @@ class Arguments:
     size: int
 
 
-def read_arguments(name: str, in_dims: Any, args: tuple[Any, ...]) -> Arguments:
+def read_arguments(name: str, in_dims: Any, args: Values) -> Arguments:
     """Flattens arguments, and applies ``in_dims`` to them.
 
     Raises:

@@ -29,7 +29,7 @@ from oplib.errors import AutogradError, DimensionError, describe
 from oplib.library.jax_primitives.unmapped_values import UnmappedValue, call_unmapped, read_unmapped
 from oplib.library.jax_primitives.vmap_rule import VmapInfo
 from oplib.modes import modes
-from oplib.protocols import Values
+from oplib.protocols import AnyFunction, Values
 from oplib.pytree import tree_flatten, tree_unflatten
 from oplib.tensor import Tensor
 from oplib.tensor.storage.map_level import MapLevel, run_in_levels
@@ -104,7 +104,7 @@ class SplicedNode(TapeNode):
         ]
 
 
-def apply_in_map(cls: type[Function], args: Values, kwargs: dict[str, Any], apply: Callable[..., Any]) -> Any:
+def apply_in_map(cls: type[Function], args: Values, kwargs: dict[str, Any], apply: AnyFunction) -> Any:
     """Applies a Function inside of ``vmap``.
 
     With ``generate_vmap_rule`` the Function runs on one example by ``apply``, and its backward is mapped.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from oplib.errors import ArgumentError, ArgumentValueError, describe
+from oplib.protocols import AnyFunction
 from oplib.pytree import tree_unflatten
 from oplib.tensor import Tensor, upcalls
 from oplib.tensor.random.draw_log import DrawLog
@@ -98,7 +99,7 @@ def vmap(
 class _Call:
     """One call of a mapped function, with the structure and the dims of its results after the run."""
 
-    def __init__(self, func: Callable[..., Any], name: str, out_dims: Any, kwargs: dict[str, Any]) -> None:
+    def __init__(self, func: AnyFunction, name: str, out_dims: Any, kwargs: dict[str, Any]) -> None:
         self.func = func
         self.name = name
         self.out_dims = out_dims

@@ -11,10 +11,11 @@ from oplib.builtin.tables.networks.attention import check_operands
 from oplib.builtin.tables.networks.dropout import check_p
 from oplib.builtin.tables.networks.flash_attention import pays
 from oplib.errors import ArgumentError
+from oplib.protocols import Values
 from oplib.tensor import Generator
 
 
-def _attend_long(operands: tuple[Any, ...], is_causal: bool, scale: float) -> Any:
+def _attend_long(operands: Values, is_causal: bool, scale: float) -> Any:
     """Computes attention without storing the scores; the op has an axis for queries that share a key head."""
     query, key, value = operands
     check_operands(query, key, value)

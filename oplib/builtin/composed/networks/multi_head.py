@@ -10,6 +10,7 @@ from oplib.builtin.single_ops import ops
 from oplib.builtin.tables.networks.dropout import check_p
 from oplib.builtin.values import make_zeros
 from oplib.errors import ArgumentError
+from oplib.protocols import Values
 from oplib.tensor.dtypes import names as dtypes
 
 from .attention import scaled_dot_product_attention
@@ -70,7 +71,7 @@ def _shape_mask(mask: Any, heads: int, query: Any, key: Any) -> Any:
     return ops.unsqueeze(mask, 0) if mask.ndim == 2 else mask
 
 
-def _project(inputs: tuple[Any, ...], weights: tuple[Any, ...] | None, packed: Any, bias: Any) -> list[Any]:
+def _project(inputs: Values, weights: Values | None, packed: Any, bias: Any) -> list[Any]:
     width = inputs[0].shape[-1]
     if weights is None:
         _require(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from oplib.autograd.recording.in_place import check_may_write, update_in_place
@@ -10,6 +10,7 @@ from oplib.builtin.in_place import require_tensor_to_write
 from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.errors import ArgumentError
+from oplib.protocols import AnyFunction
 from oplib.tensor import Generator
 
 _DOC = """Interpolates items to another size; {what}.
@@ -34,7 +35,7 @@ Example:
 """
 
 
-def _make_upsample(name: str, mode: str, what: str, *, align_corners: bool | None) -> Callable[..., Any]:
+def _make_upsample(name: str, mode: str, what: str, *, align_corners: bool | None) -> AnyFunction:
     def upsample(input: Any, size: int | Sequence[int] | None = None, scale_factor: Any = None) -> Any:
         return ops.interpolate(input, size, scale_factor, mode, align_corners)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from oplib.builtin.rows.composed import Composed
 from oplib.builtin.single_ops import ops
 from oplib.builtin.values import make_zeros, read_known
 from oplib.errors import ArgumentError, UnsupportedArgumentError
+from oplib.protocols import AnyFunction
 from oplib.tensor import get_default_dtype
 from oplib.tensor.factories.from_data import tensor
 from oplib.tracebacks import warn_user
@@ -235,7 +236,7 @@ def _lengthen(signal: Any, missing: int) -> Any:
     return ops.pad(signal, (0, missing))
 
 
-def _make_frequencies(name: str, shown: Sequence[float], some: str = "") -> Callable[..., Any]:
+def _make_frequencies(name: str, shown: Sequence[float], some: str = "") -> AnyFunction:
     """Makes the function of one order. ``numpy.fft`` is imported when it is called."""
 
     def frequencies(

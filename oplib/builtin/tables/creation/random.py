@@ -7,7 +7,6 @@ of a distribution have no gradient with respect to its parameters: every gradien
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -21,11 +20,12 @@ from oplib.builtin.rows.row import Row, constant
 from oplib.builtin.shared_kernels.dtype_classes import classify
 from oplib.builtin.shared_kernels.promotion import broadcast, broadcast_to, strong
 from oplib.errors import ArgumentError, UnsupportedDtypeError
+from oplib.protocols import AnyFunction
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.rules import COMPLEX, INTEGRAL
 
-Kernel = Callable[..., Any]
+Kernel = AnyFunction
 
 
 def _widen(dtype: Any) -> Any:

@@ -20,6 +20,7 @@ from oplib.builtin.shared_kernels.promotion import (
     strong,
 )
 from oplib.errors import ArgumentError, DimensionError, UnsupportedDtypeError
+from oplib.protocols import Values
 from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 
@@ -142,7 +143,7 @@ def _neutral(reduce: str, like: Any) -> Any:
 # Whole slices, the flat tensor, and masks -------------------------------------------------------------------
 
 
-def _whole(axis: int, index: Any) -> tuple[Any, ...]:
+def _whole(axis: int, index: Any) -> Values:
     return (*(slice(None),) * axis, index)
 
 
@@ -314,7 +315,7 @@ ROWS = (
 # its derivatives of every order are correct for 0 too.
 
 
-def multiply_scattered(whole: Any, index: tuple[Any, ...], items: Any, *, include_self: bool) -> Any:
+def multiply_scattered(whole: Any, index: Values, items: Any, *, include_self: bool) -> Any:
     """Returns the whole with the products of items at their positions.
 
     Args:
@@ -345,7 +346,7 @@ def _combine(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[Any, Any]
     return second[0], factor * second[1]
 
 
-def _find_flat(shape: tuple[int, ...], index: tuple[Any, ...]) -> Any:
+def _find_flat(shape: tuple[int, ...], index: Values) -> Any:
     """Returns the row-major number of each position; the size of the whole for an invalid position."""
     count = 1
     flat: Any = jnp.zeros_like(index[0])

@@ -16,6 +16,7 @@ from oplib.builtin.shared_kernels.index_rules import take_slices
 from oplib.builtin.shared_kernels.promotion import broadcast_to, find_common_shape, get_items
 from oplib.builtin.tables.creation.constants import store
 from oplib.errors import ArgumentError, DimensionError
+from oplib.protocols import Values
 from oplib.tensor.dtypes import names as dtypes
 
 from .scattering import combine
@@ -35,7 +36,7 @@ def _index(self: Any, indices: Sequence[Any], dims: Sequence[int]) -> Any:
     return get_items(get, self, *indices)
 
 
-def _arrange(ndim: int, indices: Sequence[Any], dims: Sequence[int]) -> tuple[Any, ...]:
+def _arrange(ndim: int, indices: Sequence[Any], dims: Sequence[int]) -> Values:
     """Returns the index of an array with these tensors at these dims."""
     shapes = [index.shape for index in indices]
     try:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -23,6 +22,7 @@ from oplib.builtin.shared_kernels.promotion import broadcast_batches, is_integra
 from oplib.errors import ArgumentError
 from oplib.library import Derivative
 from oplib.library.batching_and_sharding.varying import match_varying
+from oplib.protocols import AnyFunction, Values
 from oplib.tensor.dtypes import names as dtypes
 
 from .decompositions import check_matrix, check_system
@@ -32,7 +32,7 @@ _ALPHA = (1 + math.sqrt(17)) / 8  # bounds the growth of the items
 _MISSING = Derivative(missing="torch has none either; linalg.solve has one")
 
 
-def _map(function: Callable[..., Any], dims: int, *arrays: Any) -> Any:
+def _map(function: AnyFunction, dims: int, *arrays: Any) -> Any:
     """Calls a function of single matrices on batches of them."""
     for _ in range(dims):
         function = jax.vmap(function)
@@ -67,7 +67,7 @@ def _factor_one(matrix: Any, *, hermitian: bool) -> tuple[Any, Any]:
     )
     start = tuple(match_varying(start))
 
-    def advance(k: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+    def advance(k: Any, state: Values) -> Values:
         *kept, is_second = state
         after = _eliminate(k, *kept, hermitian=hermitian)
         return tuple(
@@ -78,7 +78,7 @@ def _factor_one(matrix: Any, *, hermitian: bool) -> tuple[Any, Any]:
     return lax.fori_loop(np.int32(0), np.int32(count), advance, start)[1:3]
 
 
-def _eliminate(k: Any, rest: Any, found: Any, pivots: Any, *, hermitian: bool) -> tuple[Any, ...]:
+def _eliminate(k: Any, rest: Any, found: Any, pivots: Any, *, hermitian: bool) -> Values:
     """Returns what is left of the matrix, the factors so far, the pivots, and whether two columns went."""
     indices = jnp.arange(rest.shape[-1], dtype=dtypes.int32)
     taken, is_pair = _choose_pivot(rest, k, indices)
@@ -175,7 +175,7 @@ def _find_exchanges(pivots: Any) -> tuple[Any, Any, Any]:
     count = pivots.shape[-1]
     indices = jnp.arange(count, dtype=dtypes.int32)
 
-    def advance(k: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+    def advance(k: Any, state: Values) -> Values:
         order, rows, is_start, is_second = state
         is_pair = (pivots[k] < np.int32(0)) & ~is_second
         last = k + lax.convert_element_type(is_pair, dtypes.int32)

@@ -21,6 +21,7 @@ from oplib.builtin.rows.row import Function, Row
 from oplib.library import Derivative
 from oplib.library.batching_and_sharding.varying import match_varying
 from oplib.library.op_objects.namespace import ops
+from oplib.protocols import Values
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.shapes.symbolic import has_symbols
 
@@ -126,7 +127,7 @@ def _number_rows(blocks: Any) -> Any:
     return lax.mul(lax.iota(dtypes.int32, blocks.shape[0]), jnp.int32(BLOCK))
 
 
-def _attend_by_rows(query: Any, key: Any, value: Any, is_causal: bool, scale: float) -> tuple[Any, ...]:
+def _attend_by_rows(query: Any, key: Any, value: Any, is_causal: bool, scale: float) -> Values:
     check_operands(query, key, value)
     axis = key.ndim - 1
     blocks = _split(query, axis)
@@ -165,7 +166,7 @@ def _save(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.set_materialize_grads(False)
 
 
-def _backward(ctx: Any, grad: Any, grad_total: Any) -> tuple[Any, ...]:
+def _backward(ctx: Any, grad: Any, grad_total: Any) -> Values:
     *operands, result, total = ctx.saved_tensors
     if grad is None:
         grad = jnp.zeros_like(result)
@@ -182,7 +183,7 @@ def _save_inputs(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001  t
     ctx.options = inputs[6:]
 
 
-def _backward_again(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+def _backward_again(ctx: Any, *grads: Any) -> Values:
     _, pull = jax.vjp(lambda *arrays: _differentiate(*arrays, *ctx.options), *ctx.saved_tensors)
     return (*pull(grads), None, None)
 

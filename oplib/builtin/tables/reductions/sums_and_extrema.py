@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -29,6 +29,7 @@ from oplib.builtin.shared_kernels.promotion import (
 from oplib.builtin.shared_kernels.shared_gradients import ALONG, LARGER, OF_ALL, OF_EXTREMA, SMALLER
 from oplib.errors import ArgumentError, DimensionError
 from oplib.library import Derivative
+from oplib.protocols import AnyFunction
 from oplib.tensor import default_int_dtype
 from oplib.tensor.devices.layout import find_explicit_mesh
 from oplib.tensor.dtypes import names as dtypes
@@ -350,7 +351,7 @@ EXTREMA = (
 # Tests of all items -----------------------------------------------------------------------------------------
 
 
-def _ask(reduce: Callable[..., Any], self: Any, dim: Sequence[int] | None, keepdim: bool) -> Any:
+def _ask(reduce: AnyFunction, self: Any, dim: Sequence[int] | None, keepdim: bool) -> Any:
     """As in torch, uint8 gives uint8, and an empty list of dims means no reduction."""
     is_there = self if self.dtype == dtypes.bool else self != 0
     axes = find_dims(self, dim) if dim is None or len(dim) else ()
