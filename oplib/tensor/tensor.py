@@ -30,8 +30,9 @@ from .storage.class_changes import change_class
 from .storage.constants import own_array
 from .storage.cut import cut_storage, cuts_results
 from .storage.escape import note_trace
-from .storage.fresh import is_large, mark_fresh
+from .storage.fresh import buffers, is_large, mark_fresh
 from .storage.overlay import overlays
+from .storage.packed import copy_part
 from .storage.storage import Storage
 from .upcalls import upcalls
 
@@ -147,6 +148,20 @@ class Tensor(
     def _version(self) -> int:
         """The number of in-place writes of the storage, which ``detach()``ed tensors share."""
         return self._storage.version
+
+    @property
+    def _gradient(self) -> Tensor | None:
+        """The gradient. A program may have left an array that holds it, its place, and its version."""
+        held = self._grad
+        if held.__class__ is not tuple:
+            return held
+        array, (start, shape, version) = held
+        storage, grad = Storage(copy_part(array, start, shape)), _new(Tensor)
+        storage.version, grad._storage = version, storage
+        with buffers:  # a program in another thread may replace it
+            if self._grad is held:
+                self._grad = grad
+        return self._gradient
 
     def _refuse_reading_while_tracing(self) -> None:
         """Raises if a concrete Tensor from outside would become a constant of a compiled kernel."""

@@ -161,7 +161,7 @@ def _measuring(nodes: Sequence[Node], report: GradientReport) -> Generator[None]
     with ExitStack() as stack:
         for number, node in enumerate(nodes):
             for tensor in _list_holders(node):
-                held = tensor._grad
+                held = tensor._gradient
                 storage: Any = None if held is None else held._storage
                 kept.append((tensor, held, getattr(storage, "array", None), getattr(storage, "version", 0)))
             if not isinstance(node, AccumulateGrad):

@@ -124,6 +124,8 @@ def _describe(way: Sequence[Any], referrers: Referrers) -> tuple[str, str]:
         re.sub(r"\._grad\b", ".grad", referrers.name(way[: nodes[0] if nodes else marks[-1] + 1]))
         or "no name"
     )
+    if way[-2] is getattr(last, "_grad", None):  # small gradients that nobody has read are in one array
+        name += ".grad"
     node: Any = last._grad_fn if isinstance(last, Tensor) else last
     return _show_node(node), f"saved for the backward of {name}" if nodes else name
 

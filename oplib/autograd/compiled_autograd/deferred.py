@@ -289,7 +289,7 @@ class CompiledFlow(Flow):
             node.apply(self._read([grad]), self._run)
             return ()
         if grad is not None:
-            storage, source = getattr(leaf._grad, "_storage", None), None
+            storage, source = getattr(leaf._gradient, "_storage", None), None
             if storage is not None and type(storage) in _PLAIN and storage not in self._held:
                 spec = storage.spec
                 if spec.shape != grad.shape:
@@ -325,7 +325,7 @@ class CompiledFlow(Flow):
         with adding if self._held else nullcontext():
             for _, _, _, source in self._stores:
                 if source is not None:
-                    inputs[source] = inputs[source].variable._grad._storage.array
+                    inputs[source] = inputs[source].variable._gradient._storage.array
             if open_values:
                 results = self._call(tuple(open_values), inputs)
                 for values, array in zip(open_values.values(), results, strict=True):
@@ -346,7 +346,7 @@ class CompiledFlow(Flow):
         elif source is None:
             node.apply([array], self._run)
         else:
-            store_sum(node.variable._grad, array)
+            store_sum(node.variable._gradient, array)
 
     def _call(self, wanted: tuple[int, ...], inputs: Sequence[Any]) -> Sequence[Any]:
         key = self._settings, tuple(self._lines), wanted, tuple(self._facts)

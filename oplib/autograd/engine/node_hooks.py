@@ -120,7 +120,7 @@ def _retain(tensor: Tensor, grad: Any, run: BackwardRun) -> None:
     """Adds a gradient to the ``grad`` of a non-leaf. As in torch, the sum is a new tensor each time."""
     refuse_traced_gradient(run.representation.array(grad), tensor, "the tensor")
     with adding:
-        held = tensor._grad
+        held = tensor._gradient
         if held is not None:
             grad = run.representation.add(run.representation.unbox(held), grad)
         tensor._grad = run.representation.own(grad)

@@ -74,6 +74,8 @@ class AccumulateGrad(TapeNode):
                 refuse_traced_gradient(array, leaf, "the leaf")
             with adding:  # an interrupt between acquire() and `try` would leave the lock taken
                 held = leaf._grad
+                if held.__class__ is tuple:
+                    held = leaf._gradient
                 if held is not None:
                     self._add(held, grad, array, run)
                 elif run.create_graph:

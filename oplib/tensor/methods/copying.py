@@ -31,7 +31,7 @@ class TensorCopying:
     _storage: Storage
     _requires_grad: bool
     _grad_fn: Any
-    _grad: Any
+    _gradient: Any
 
     def __reduce_ex__(self, protocol: Any) -> Values:
         made_of = self.__class__, self._storage, self._requires_grad
@@ -49,8 +49,7 @@ class TensorCopying:
             )
         storage = _copy_storage(self._storage, memo)
         copied = memo[id(self)] = _make_leaf(self.__class__, storage, self._requires_grad)
-        if self._grad is not None:
-            copied._grad = copy.deepcopy(self._grad, memo)
+        copied._grad = copy.deepcopy(self._gradient, memo)
         copied.__dict__.update(copy.deepcopy(users_attributes(self), memo))
         return copied
 

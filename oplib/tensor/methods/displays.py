@@ -29,7 +29,7 @@ class TensorDisplays:
         if self._grad_fn is not None:
             shown["grad_fn"] = self._grad_fn
         elif self._requires_grad:
-            shown |= {"requires_grad": True, "grad": getattr(self, "_grad", None)}
+            shown |= {"requires_grad": True, "grad": getattr(self, "_gradient", None)}
         return repr_lib.render_object_constructor(
             object_type=type(self), attributes=shown, path=path, subtree_renderer=subtree_renderer
         )

@@ -29,7 +29,8 @@ class TensorHistory(Generic[TensorT]):
     _requires_grad: bool = False
     _grad_fn: GraphNode | None = None
     _output_nr: int = 0
-    _grad: TensorT | None = None
+    _grad: Any = None  # a Tensor, or where it lies, see Tensor._gradient
+    _gradient: Any
     _accumulator: Any = None  # a weak reference to the leaf's AccumulateGrad, set by autograd
     _backward_hooks: OrderedDict[int, Hook[TensorT]] | None = None
     _post_accumulate_hooks: OrderedDict[int, Callable[[TensorT], None]] | None = None
@@ -118,7 +119,7 @@ class TensorHistory(Generic[TensorT]):
                 f"{describe(self)}, a result of {self._grad_fn.name()}. Call retain_grad() on "
                 "it before backward(), or read the grad of a leaf."
             )
-        return self._grad
+        return self._gradient
 
     @grad.setter
     def grad(self, value: TensorT | None) -> None:

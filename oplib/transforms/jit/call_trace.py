@@ -53,13 +53,12 @@ from oplib.transforms.tracing.python_changes import (
     refuse_changes,
 )
 
-from .collector import Collector
+from .collector import FEWEST_PACKED, Collector
 from .effects import Effects, Source
 
 tracing = threading.RLock()
 """Held while a function is traced: two traces of one model would see each other's gradients."""
 
-FEWEST_PACKED = 8
 LARGEST_PACKED = 1024  # items together
 _scopes = itertools.count(-1, -1)  # never those of kernel traces
 _Edges = list[tuple[int | None, GradientEdge]]

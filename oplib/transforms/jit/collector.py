@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import types
-from collections import deque
+from collections import defaultdict, deque
 from functools import cached_property
 from typing import Any
 
 import jax
-from jax.core import Tracer
+from jax.core import ShapedArray, Tracer
+from jax.flatten_util import ravel_pytree
 
 from oplib.autograd.recording.view import StaleView, has_lost_history
 from oplib.errors import TracingError
@@ -41,6 +42,8 @@ from .memory import MemoryAfterCall
 
 _OF_CODE = (types.CellType, types.FunctionType)
 _ABSENT: Any = object()
+FEWEST_PACKED = 8
+_LARGEST_PACKED = 2**12  # items; to copy 16,384 takes as long as to return an array
 
 
 class Collector:
@@ -84,7 +87,8 @@ class Collector:
         self._collect_containers()
         effects.results = list(map(self._collect_result, leaves))
         for number, (tensor, _, before) in enumerate(self._snapshot.tensors):
-            self._collect_tensor(number, tensor, before, is_grad_set=id(tensor) in overlay.set_grads)
+            self._collect_tensor(number, tensor, before)
+        self._collect_grads(overlay)
         counters: set[Storage] = set()
         for alias, version in self._snapshot.aliases:
             counter = _find_counter(alias)
@@ -145,7 +149,7 @@ class Collector:
         """Notes for the gradients that leave that each is laid out as its parameter."""
         for number, (tensor, *_) in enumerate(self._snapshot.tensors):
             held = tensor.__dict__.get("_grad")
-            if held is not None:
+            if isinstance(held, Tensor):
                 self._layouts.setdefault(held._storage, self.find_layout(number))
 
     def _put_storage(self, storage: Storage) -> int:
@@ -183,17 +187,11 @@ class Collector:
             )
         return (self.put(leaf),) if isinstance(leaf, Tracer) else [leaf]
 
-    def _collect_tensor(
-        self, number: int, tensor: Tensor, before: dict[str, Any], *, is_grad_set: bool
-    ) -> None:
+    def _collect_tensor(self, number: int, tensor: Tensor, before: dict[str, Any]) -> None:
         effects = self.effects
-        attributes = tensor.__dict__
-        held = attributes.get("_grad")
-        if is_grad_set or held is not before.get("_grad"):
-            effects.grads.append((number, None if held is None else self._source(held)))
         if isinstance(tensor, StaleView):
             return  # it looks its history up
-        node = attributes.get("_grad_fn")
+        node = tensor.__dict__.get("_grad_fn")
         if node is not None and not isinstance(node, Boundary):
             root = tensor._root
             root_tells = (
@@ -207,6 +205,33 @@ class Collector:
             effects.flags.append((number, tensor._requires_grad))
             if tensor._requires_grad:
                 self.leaves.append((Operand(number), tensor))
+
+    def _collect_grads(self, overlay: Overlay) -> None:
+        """Collects the gradients of operands. Many small ones are packed if nothing else shows their memory.
+
+        It is done where the leaf is written too, and its old gradient has no influence: a step that clears
+        its gradients, and that computes with the new ones itself.
+        """
+        effects = self.effects
+        groups: Any = defaultdict(list, {None: []})
+        written = {operand for operand, *_ in effects.writes if overlay.device is not None}
+        for number, (tensor, _, before) in enumerate(self._snapshot.tensors):
+            grad: Any = tensor.__dict__.get("_grad")
+            if id(tensor) in overlay.set_grads or grad is not before.get("_grad"):
+                is_left = number in written and id(tensor) not in overlay.read_grads and _is_small(grad)
+                groups[grad.dtype if is_left else None].append((number, grad))
+        for dtype, group in groups.items():  # first those that may show the memory of others
+            own = {grad._storage for _, grad in group if dtype is not None} - self._memory.shown.keys()
+            if len(own) < max(len(group), FEWEST_PACKED):
+                effects.grads += [(n, None if grad is None else self._source(grad)) for n, grad in group]
+                continue
+            packed, start = ravel_pytree([grad._storage.array for _, grad in group])[0], 0
+            places = effects.packs[self.put(packed)] = {}
+            for number, grad in group:
+                effects.grads.append((number, [None]))
+                self.made.append((grad, ""))
+                places[number] = start, grad.shape, grad._version
+                start += grad.numel()
 
     def _refuse_hooks(self, tensor: Tensor, name: str) -> None:
         """Raises if a hook was registered on a new Tensor that outlives the call, and is still there."""
@@ -372,6 +397,15 @@ class Collector:
             leaves, spec = tree_flatten_dataclasses(value)
             sources = list(map(self._collect_result, leaves))
             self.effects.attributes.append(NewEntry(source.number, name, sources, spec))
+
+
+def _is_small(grad: Any) -> bool:
+    """Whether a gradient that was made inside has no more than an array, of a common type, that is small."""
+    if type(grad) is not Tensor or vars(grad).keys() - {"_storage", "_trace"}:
+        return False
+    array = grad._storage.array
+    is_common = jax.typeof(array) == ShapedArray(array.shape, array.dtype)  # not weak, and on no mesh
+    return is_common and array.size <= _LARGEST_PACKED and type(grad._storage) is Storage
 
 
 def _find_counter(alias: AliasStorage) -> Storage:

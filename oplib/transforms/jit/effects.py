@@ -136,7 +136,8 @@ class Effects:
         new_tensors: the Tensors that a call makes.
         new_grads: for new Tensors that have a gradient: the Tensor.
         attributes: those that users have set on new Tensors.
-        grads: for operands whose ``grad`` has another value: the Tensor, or None.
+        grads: for operands whose ``grad`` has another value: the Tensor, or None; [None] for a packed one.
+        packs: for each output that holds gradients the operands, with their places.
         storages: for operands whose ``data`` was assigned: their storage.
         flags: for operands whose ``requires_grad`` has changed, or that have lost their history: the value.
         histories: for operands that were written with a history: the output of the node.
@@ -153,7 +154,8 @@ class Effects:
     new_tensors: list[NewTensor] = field(default_factory=list)
     new_grads: list[tuple[int, Source]] = field(default_factory=list)
     attributes: list[NewEntry] = field(default_factory=list)
-    grads: list[tuple[int, Source | None]] = field(default_factory=list)
+    grads: list[tuple[int, Any]] = field(default_factory=list)
+    packs: dict[int, dict[int, Any]] = field(default_factory=dict)
     storages: list[tuple[int, StorageSource]] = field(default_factory=list)
     flags: list[tuple[int, bool]] = field(default_factory=list)
     histories: list[tuple[int, int]] = field(default_factory=list)

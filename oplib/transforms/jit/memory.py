@@ -26,6 +26,7 @@ class MemoryAfterCall:
 
     Attributes:
         new: the storages that a call makes.
+        shown: the storages that hold arrays, made inside, each with those that show it after the call.
     """
 
     def __init__(self, snapshot: StateSnapshot, put: Callable[[Storage], int]) -> None:
@@ -33,15 +34,15 @@ class MemoryAfterCall:
         self._put = put
         self._held = _list_storages(snapshot)
         self._numbers: dict[Storage, int] = {}
-        self._shown: dict[Storage, set[Storage]] = {}
+        self.shown: dict[Storage, set[Storage]] = {}
         self._shared: frozenset[Storage] = frozenset()
 
     def must_begin_again(self) -> bool:
         """Whether several Tensors show memory that was described as copies, and forgets all descriptions."""
-        shared = frozenset(owner for owner, storages in self._shown.items() if len(storages) > 1)
+        shared = frozenset(owner for owner, storages in self.shown.items() if len(storages) > 1)
         if shared == self._shared:
             return False
-        self.new, self._numbers, self._shown, self._shared = [], {}, {}, shared
+        self.new, self._numbers, self.shown, self._shared = [], {}, {}, shared
         return True
 
     def is_copied(self, storage: Any) -> bool:
@@ -59,10 +60,10 @@ class MemoryAfterCall:
     def loses_base(self, storage: Any) -> bool:
         """Whether a copy stands for a view of memory that is there after the call too."""
         owner = storage.owner
-        return has_traced_start(storage) and (owner in self._held or len(self._shown.get(owner, ())) > 0)
+        return has_traced_start(storage) and (owner in self._held or len(self.shown.get(owner, ())) > 0)
 
     def _note(self, storage: Storage) -> None:
-        self._shown.setdefault(storage.owner, set()).add(storage)
+        self.shown.setdefault(storage.owner, set()).add(storage)
 
     def copy(self, storage: Any) -> int:
         """Returns the number of a new storage with the items that a storage shows."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any
 from weakref import ref
 
@@ -61,9 +62,7 @@ class WriteBack:
         collecting: Sequence[Source],
         counts: tuple[int, int],
     ) -> None:
-        self._effects = effects
-        self._at = at
-        self._counts = counts
+        self._effects, self._at, self._counts = effects, at, counts
         self._constants: list[Any] = []
         self.writes = bool(effects.writes or effects.alias_writes)
         written: list[Any] = [write for write in effects.writes if write[1] is not None]
@@ -99,6 +98,8 @@ class WriteBack:
             for key, one in zip(keys, effects.entries, strict=True)
         ]
         self._results = list(map(self._place, effects.results))
+        packs = effects.packs.items()
+        self._packs = [(counts[0] + n, make_gather([at[k] for k in one]), one.values()) for n, one in packs]
         self.fills = bool(graded or self._attributes or self._entries)
 
     def _place(self, source: Any) -> int:
@@ -261,6 +262,9 @@ class WriteBack:
         """Gives Tensors their gradients, and fills new Tensors and containers."""
         for tensor, grad in zip(self._take_graded(values), self._take_grads(values)):  # noqa: B905  costs time
             tensor._grad = grad
+        for output, take, places in self._packs:
+            for tensor, pair in zip(take(values), zip(repeat(values[output]), places)):  # noqa: B905  costs time
+                tensor._grad = pair
         for tensor, key, take, spec in self._attributes:
             values[tensor].__dict__[key] = spec.unflatten(take(values))
         for container, (key, take, spec) in zip(containers, self._entries, strict=False):

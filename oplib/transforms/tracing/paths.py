@@ -341,9 +341,12 @@ def _list_rules(path: CapturedPath, record: Record) -> Iterator[CapturedPath]:
 
 
 def _list_tensor(path: CapturedPath, tensor: Tensor) -> Iterator[CapturedPath]:
-    for attribute in ("_grad", "_root"):
-        if (held := tensor.__dict__.get(attribute)) is not None:
-            yield CapturedPath(held, path, f"{{}}.{attribute}", f"{path.name}.{attribute.strip('_')}")
+    for attribute, step in (("_grad", "{}._gradient"), ("_root", "{}._root")):
+        held = tensor.__dict__.get(attribute)
+        if held.__class__ is tuple:
+            held = tensor._gradient
+        if held is not None:
+            yield CapturedPath(held, path, step, f"{path.name}.{attribute.strip('_')}")
     for attribute in ("_backward_hooks", "_post_accumulate_hooks"):
         for number, hook in (tensor.__dict__.get(attribute) or {}).items():
             yield CapturedPath(hook, path, f"{{}}.{attribute}[{number}]", f"a hook of {path.name}")

@@ -14,6 +14,7 @@ import random
 
 import pytest
 
+from oplib.transforms.jit import collector
 from tests.seed import make_random
 
 from .random_programs import check_program, draw_program
@@ -30,6 +31,12 @@ EXAMPLES = int(os.environ.get("RANDOM_GRAPHS", "0")) or 12
 @pytest.mark.parametrize("number", range(EXAMPLES))
 def test_a_compiled_program_leaves_what_the_plain_one_leaves(number):
     check_program(draw_program(make_random(f"compiled program {number}")))
+
+
+@pytest.mark.parametrize("number", range(EXAMPLES))
+def test_gradients_that_are_packed_are_those_of_the_plain_program(number, monkeypatch):
+    monkeypatch.setattr(collector, "FEWEST_PACKED", 1)
+    check_program(draw_program(make_random(f"program with packed gradients {number}")))
 
 
 FOUND = [

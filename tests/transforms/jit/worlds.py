@@ -70,7 +70,7 @@ def _list_tensors(named: dict[str, Any]) -> Iterator[tuple[str, oplib.Tensor]]:
         if isinstance(value, oplib.Tensor):
             yield name, value
             held = {f"{name}.{key}": one for key, one in vars(value).items() if not key.startswith("_")}
-            yield from _list_tensors({f"{name}.grad": value._grad, **held})
+            yield from _list_tensors({f"{name}.grad": value._gradient, **held})
 
 
 def _describe(tensor: oplib.Tensor) -> tuple[Any, ...]:
