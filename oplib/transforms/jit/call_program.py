@@ -160,7 +160,9 @@ class Program:
             index = self._at[operand]
             storage = trace.candidates.operands[operand].value._storage.owner
             is_possible = output is not None and index in self._held and index not in handed_out
-            if is_possible and FreshStorage in list_classes(storage):
+            # XLA may spread what lies on no device in particular, if others are on a mesh
+            is_placed = trace.device is not None or get_array(storage).committed
+            if is_possible and is_placed and FreshStorage in list_classes(storage):
                 donated.append((self._held.index(index), index))
         return donated
 

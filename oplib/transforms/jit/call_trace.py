@@ -111,6 +111,7 @@ class Trace:
         effects: what a call does beside computing.
         layouts: for each output its sharding over several devices; None where XLA chooses.
         backward: that of what the function returns with a history; None without.
+        device: that of all arrays that the function may read; None for several.
         unread_grads: the operands whose gradient from before the call has no influence. So a step that clears
             the gradients before its backward needs one program, whether there were gradients or not.
         gradients: of a trace of higher derivatives, for each gradient its output and its slot of the node.
@@ -164,7 +165,7 @@ class Trace:
         """Traces, and leaves no mark on anything outside."""
         cotangents = [spec for specs in self.orders for spec in specs]
         inputs = [*self.candidates.read(), *arrays, *cotangents]
-        self._device = find_common_device(inputs)
+        self.device = find_common_device(inputs)
 
         def run_traced(*values: Any) -> list[Any]:
             try:
@@ -229,7 +230,7 @@ class Trace:
         versions = [storage.version for storage in candidates.storages]
         first = candidates.array_start
         overlay = self._make_overlay(inputs, versions)
-        overlay.device = self._device
+        overlay.device = self.device
 
         with use_overlay(overlay, tracing=overlay.name, tracing_scope=overlay.scope):
             observe_tensors(self.snapshot.tensors, overlay)
@@ -346,7 +347,7 @@ class Trace:
             if jax.typeof(value) == ShapedArray(value.shape, dtype) and id(value) not in others
         ]
         is_small = sum(residuals[number].size for number in found) <= LARGEST_PACKED
-        return found if is_small and len(found) >= FEWEST_PACKED and self._device is not None else []
+        return found if is_small and len(found) >= FEWEST_PACKED and self.device is not None else []
 
     def _trace_settled(self, pull: AnyFunction, specs: Sequence[Any]) -> Any:
         """Traces the backward, and a second time if it has changed what it reads, such as a cache."""

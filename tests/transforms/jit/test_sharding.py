@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
+import oplib
 from tests.documents import ROOT
 from tests.library.batching_and_sharding.test_sharding_processes import find_free_port
 from tests.transforms.jit.mlp import HIDDEN, Training
@@ -40,6 +41,27 @@ def test_a_step_on_a_mesh_is_that_of_one_device(kind):
         right = alone.parameters[name].detach().numpy()
         np.testing.assert_allclose(parameter.detach().numpy(), right, rtol=1e-4, atol=1e-6)
     assert training.step.compilations <= 2
+
+
+@pytest.mark.devices(8)
+def test_weights_on_no_device_in_particular_are_trained_with_data_on_a_mesh():
+    """XLA spreads such a weight, and the new value lies on the mesh as a whole, in no such buffer."""
+    sharding = NamedSharding(jax.make_mesh((8,), ("i",), axis_types=(AxisType.Auto,)), P("i"))
+    data = oplib.arange(8.0)
+    spread = oplib.Tensor.from_array(jax.device_put(data.array, sharding))
+    weights = [oplib.ones(8, requires_grad=True) for _ in range(2)]
+
+    def step(weight, data):
+        weight.grad = None
+        (weight * weight * data).sum().backward()
+        with oplib.no_grad():
+            weight.sub_(weight.grad, alpha=0.1)
+
+    compiled = oplib.jit(step)
+    for _ in range(3):
+        compiled(weights[0], spread)
+        step(weights[1], data)
+    np.testing.assert_allclose(weights[0].detach().numpy(), weights[1].detach().numpy(), rtol=1e-6)
 
 
 @pytest.mark.devices(8)
