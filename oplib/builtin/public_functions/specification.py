@@ -36,7 +36,6 @@ class FunctionSpec:
         branches: overloads whose fast paths are written before the body.
         writes: the function writes the result of its op into its first argument.
         explains_untensors: an error says which argument is no tensor, if the body fails because of it.
-        further_names: the function takes ``axis`` for ``dim``, and the like, if it has such a parameter.
         doc: its docstring, without ``out``.
         annotations: of its parameters and result, where these are all that it takes.
     """
@@ -48,7 +47,6 @@ class FunctionSpec:
     branches: tuple[Branch, ...] = ()
     writes: bool = False
     explains_untensors: bool = False
-    further_names: bool = True
     doc: str | None = None
     annotations: Mapping[str, Any] = field(default_factory=dict)
 

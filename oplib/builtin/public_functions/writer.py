@@ -53,7 +53,7 @@ def emit_function(
     rest: list[Parameter] = []
     if may_sort := spec.name.rstrip("_") in NUMBERS_INSIDE:
         parameters = sorted([*parameters, MORE], key=lambda parameter: parameter.kind)
-    if spec.further_names and has_further_names(parameters):
+    if has_further_names(parameters):
         parameters, line, used = loosen(parameters, spec.name, more=", out=out" if out else "")
         rest.append(NAMES)
         lines.append(line)
