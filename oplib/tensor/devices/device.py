@@ -150,7 +150,7 @@ def device_of(device: JaxDevice) -> Device:
 
 def find_common_device(arrays: Iterable[Any]) -> Device | None:
     """Returns the device of arrays; None where they are on several."""
-    devices = {device for array in arrays if not is_abstract(array) for device in array.devices()}
+    devices = {device for array in arrays if not is_abstract(array) for device in array.sharding.device_set}
     return device_of(devices.pop()) if len(devices) == 1 else None
 
 

@@ -114,6 +114,13 @@ def test_the_common_device_is_that_of_all_arrays_with_values() -> None:
     assert find_common_device([kept, jnp.zeros(3)]) == Device("cpu")
 
 
+def test_arrays_that_another_thread_has_donated_have_a_device() -> None:
+    """One that traces a step while another one runs it."""
+    donated = jnp.ones(2)
+    donated.delete()
+    assert find_common_device([donated]) == Device("cpu")
+
+
 def test_a_tracer_is_on_the_abstract_device_which_places_nothing() -> None:
     found: list[Device] = []
 

@@ -34,6 +34,15 @@ def test_the_settings_of_the_reader_change_nothing():
     assert_part(part)
 
 
+@pytest.mark.parametrize("setting", [jax.debug_nans, jax.debug_infs, jax.no_tracing])
+def test_checks_of_jax_are_not_made_of_a_part(setting):
+    """Whoever reads it has not computed it."""
+    values = jnp.array([jnp.nan, jnp.inf, 1.0])
+    with setting(True):
+        part = copy_part(values, 0, (1, 2, 1))
+    assert np.asarray(part).tobytes() == np.asarray(values[:2]).tobytes()
+
+
 @pytest.mark.parametrize("transform", [jax.jit, jax.vmap, jax.grad])
 def test_a_part_that_is_read_in_a_trace_is_no_value_of_it(transform):
     read = []
@@ -70,6 +79,28 @@ def test_a_part_of_an_array_on_a_mesh_lies_there():
     part = copy_part(jax.device_put(PACKED, sharding), 5, (2, 3))
     assert part.sharding.is_equivalent_to(sharding, 2)
     assert part.tolist() == [[5, 6, 7], [8, 9, 10]]
+
+
+@pytest.mark.devices(8)
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_mesh_of_the_reader_takes_no_part(is_committed):
+    mesh = Mesh(np.array(jax.devices()), ("i",))
+    array = jax.device_put(PACKED, jax.devices()[2]) if is_committed else PACKED
+    read = []
+
+    def run(x):
+        read.append(copy_part(array, 5, (2, 3)))
+        return x
+
+    with jax.set_mesh(mesh):
+        run(None)
+    mapped = jax.shard_map(run, mesh=mesh, in_specs=P("i"), out_specs=P("i"))
+    mapped(jnp.ones(8))
+    jax.jit(mapped)(jnp.ones(8))
+    for part in read:
+        assert not isinstance(part, jax.core.Tracer)
+        assert (part.devices(), part.committed) == (array.devices(), is_committed)
+        assert part.tolist() == [[5, 6, 7], [8, 9, 10]]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs os.fork")
