@@ -151,7 +151,7 @@ class Tensor(
 
     @property
     def _gradient(self) -> Tensor | None:
-        """The gradient. A program may have left an array that holds it, its place, and its version."""
+        """The gradient. A program may have left it packed, as an array of several and its place there."""
         held = self._grad
         if held.__class__ is not tuple:
             return held

@@ -293,7 +293,7 @@ class CompiledFlow(Flow):
             if storage is not None and type(storage) in _PLAIN and storage not in self._held:
                 spec = storage.spec
                 if spec.shape != grad.shape:
-                    refuse_old_gradient("AccumulateGrad", leaf._grad, leaf)
+                    refuse_old_gradient("AccumulateGrad", leaf._gradient, leaf)
                 source = len(self._inputs)
                 self._inputs.append(node)
                 self._facts.append((~source, spec.shape, spec.dtype))

@@ -74,7 +74,7 @@ class AccumulateGrad(TapeNode):
                 refuse_traced_gradient(array, leaf, "the leaf")
             with adding:  # an interrupt between acquire() and `try` would leave the lock taken
                 held = leaf._grad
-                if held.__class__ is tuple:
+                if held.__class__ is tuple:  # to ask _gradient first would cost a frame
                     held = leaf._gradient
                 if held is not None:
                     self._add(held, grad, array, run)

@@ -29,7 +29,7 @@ class TensorHistory(Generic[TensorT]):
     _requires_grad: bool = False
     _grad_fn: GraphNode | None = None
     _output_nr: int = 0
-    _grad: Any = None  # a Tensor, or where it lies, see Tensor._gradient
+    _grad: Any = None  # a Tensor, or where a packed one lies, see Tensor._gradient
     _gradient: Any
     _accumulator: Any = None  # a weak reference to the leaf's AccumulateGrad, set by autograd
     _backward_hooks: OrderedDict[int, Hook[TensorT]] | None = None

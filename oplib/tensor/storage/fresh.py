@@ -28,7 +28,10 @@ LARGE = 2**18
 """The number of items from which on eager writes use buffers again; smaller arrays are copied as fast."""
 
 buffers = threading.RLock()
-"""Held while buffers of fresh storages are in use. Two locks could wait for each other, so there is one."""
+"""Held while buffers of fresh storages are in use, and while histories of views and packed gradients change.
+
+Two locks could wait for each other, so there is one.
+"""
 
 if hasattr(os, "register_at_fork"):  # not on Windows
     # else a child would wait forever for a lock that another thread held at the fork

@@ -21,7 +21,7 @@ from .escape import runs_at_once
 
 def copy_part(array: Any, start: int, shape: tuple[int, ...]) -> Any:
     """Returns a part of a flat array, whatever the settings of the thread are."""
-    if is_orphan():  # it may read values, but not compute
+    if is_orphan():  # a forked child may read values, but not compute
         return np.asarray(array)[start:][: math.prod(shape)].reshape(shape)
     if runs_at_once() and jax.sharding.get_abstract_mesh().empty:
         return _read(array, start, shape)

@@ -37,13 +37,13 @@ from oplib.transforms.tracing.python_changes import (
     show_entry,
 )
 
-from .effects import Effects, New, NewEntry, NewTensor, Operand, Source
+from .effects import Effects, New, NewEntry, NewTensor, Operand, PackedGrad, Source
 from .memory import MemoryAfterCall
 
 _OF_CODE = (types.CellType, types.FunctionType)
 _ABSENT: Any = object()
 FEWEST_PACKED = 8
-_LARGEST_PACKED = 2**12  # items; to copy 16,384 takes as long as to return an array
+_LARGEST_GRAD = 2**12  # items; to copy 16,384 takes as long as to return an array
 
 
 class Collector:
@@ -207,30 +207,29 @@ class Collector:
                 self.leaves.append((Operand(number), tensor))
 
     def _collect_grads(self, overlay: Overlay) -> None:
-        """Collects the gradients of operands. Many small ones are packed if nothing else shows their memory.
+        """Collects the gradients of operands that have others than before.
 
-        It is done where the leaf is written too, and its old gradient has no influence: a step that clears
-        its gradients, and that computes with the new ones itself.
+        Many small ones leave in one array for each dtype, if nothing else shows their memory, and if nearly
+        nobody reads them: the step clears its gradients and computes with the new ones itself, so the leaf is
+        written too, and its old gradient has no influence.
         """
         effects = self.effects
-        groups: Any = defaultdict(list, {None: []})
         written = {operand for operand, *_ in effects.writes if overlay.device is not None}
+        groups: Any = defaultdict(list, {None: []})  # by dtype; under None those that leave as Tensors
         for number, (tensor, _, before) in enumerate(self._snapshot.tensors):
             grad: Any = tensor.__dict__.get("_grad")
             if id(tensor) in overlay.set_grads or grad is not before.get("_grad"):
-                is_left = number in written and id(tensor) not in overlay.read_grads and _is_small(grad)
-                groups[grad.dtype if is_left else None].append((number, grad))
-        for dtype, group in groups.items():  # first those that may show the memory of others
+                is_unread = number in written and id(tensor) not in overlay.read_grads
+                groups[grad.dtype if is_unread and _may_be_packed(grad) else None].append((number, grad))
+        for dtype, group in groups.items():  # first those under None, which may show memory of the others
             own = {grad._storage for _, grad in group if dtype is not None} - self._memory.shown.keys()
-            if len(own) < max(len(group), FEWEST_PACKED):
+            if not len(group) == len(own) >= FEWEST_PACKED:
                 effects.grads += [(n, None if grad is None else self._source(grad)) for n, grad in group]
                 continue
-            packed, start = ravel_pytree([grad._storage.array for _, grad in group])[0], 0
-            places = effects.packs[self.put(packed)] = {}
+            output, start = self.put(ravel_pytree([grad._storage.array for _, grad in group])[0]), 0
             for number, grad in group:
-                effects.grads.append((number, [None]))
+                effects.grads.append((number, PackedGrad(output, (start, grad.shape, grad._version))))
                 self.made.append((grad, ""))
-                places[number] = start, grad.shape, grad._version
                 start += grad.numel()
 
     def _refuse_hooks(self, tensor: Tensor, name: str) -> None:
@@ -399,13 +398,13 @@ class Collector:
             self.effects.attributes.append(NewEntry(source.number, name, sources, spec))
 
 
-def _is_small(grad: Any) -> bool:
+def _may_be_packed(grad: Any) -> bool:
     """Whether a gradient that was made inside has no more than an array, of a common type, that is small."""
     if type(grad) is not Tensor or vars(grad).keys() - {"_storage", "_trace"}:
         return False
     array = grad._storage.array
     is_common = jax.typeof(array) == ShapedArray(array.shape, array.dtype)  # not weak, and on no mesh
-    return is_common and array.size <= _LARGEST_PACKED and type(grad._storage) is Storage
+    return is_common and array.size <= _LARGEST_GRAD and type(grad._storage) is Storage
 
 
 def _find_counter(alias: AliasStorage) -> Storage:

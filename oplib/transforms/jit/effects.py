@@ -32,6 +32,19 @@ Source = Operand | New
 
 
 @frozen
+class PackedGrad:
+    """The place of a small gradient in an output that holds several of them.
+
+    Attributes:
+        output: the output.
+        place: where the gradient begins there, its shape, and how often it was written.
+    """
+
+    output: int
+    place: tuple[int, Any, int]
+
+
+@frozen
 class Held:
     """A storage that existed before the call.
 
@@ -136,8 +149,7 @@ class Effects:
         new_tensors: the Tensors that a call makes.
         new_grads: for new Tensors that have a gradient: the Tensor.
         attributes: those that users have set on new Tensors.
-        grads: for operands whose ``grad`` has another value: the Tensor, or None; [None] for a packed one.
-        packs: for each output that holds gradients the operands, with their places.
+        grads: for operands whose ``grad`` has another value: the Tensor, its place in an output, or None.
         storages: for operands whose ``data`` was assigned: their storage.
         flags: for operands whose ``requires_grad`` has changed, or that have lost their history: the value.
         histories: for operands that were written with a history: the output of the node.
@@ -154,8 +166,7 @@ class Effects:
     new_tensors: list[NewTensor] = field(default_factory=list)
     new_grads: list[tuple[int, Source]] = field(default_factory=list)
     attributes: list[NewEntry] = field(default_factory=list)
-    grads: list[tuple[int, Any]] = field(default_factory=list)
-    packs: dict[int, dict[int, Any]] = field(default_factory=dict)
+    grads: list[tuple[int, Source | PackedGrad | None]] = field(default_factory=list)
     storages: list[tuple[int, StorageSource]] = field(default_factory=list)
     flags: list[tuple[int, bool]] = field(default_factory=list)
     histories: list[tuple[int, int]] = field(default_factory=list)

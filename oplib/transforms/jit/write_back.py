@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from itertools import repeat
 from typing import Any
 from weakref import ref
 
@@ -22,7 +22,7 @@ from oplib.tensor.views.view_storage import make_view_storage
 from oplib.transforms.tracing.entries import put_entry
 from oplib.transforms.tracing.observed_tensor import list_aliases, list_behind
 
-from .effects import Effects, New, NewTensor, Operand, Source
+from .effects import Effects, New, NewTensor, Operand, PackedGrad, Source
 
 _new: Any = object.__new__
 _NEW = """
@@ -83,7 +83,10 @@ class WriteBack:
             for number, new in enumerate(effects.new_storages)
             if new.output is not None
         ]
-        graded = [(Operand(operand), source or [None]) for operand, source in effects.grads]
+        self._packed = self._find_packed()
+        graded = [
+            (Operand(operand), to or [None]) for operand, to in effects.grads if type(to) is not PackedGrad
+        ]
         graded += [(New(number), source) for number, source in effects.new_grads]
         self._take_graded = self._make_take([tensor for tensor, _ in graded])
         self._take_grads = self._make_take([source for _, source in graded])
@@ -98,9 +101,15 @@ class WriteBack:
             for key, one in zip(keys, effects.entries, strict=True)
         ]
         self._results = list(map(self._place, effects.results))
-        packs = effects.packs.items()
-        self._packs = [(counts[0] + n, make_gather([at[k] for k in one]), one.values()) for n, one in packs]
-        self.fills = bool(graded or self._attributes or self._entries)
+        self.fills = bool(graded or self._packed or self._attributes or self._entries)
+
+    def _find_packed(self) -> list[tuple[int, Any, Any]]:
+        """Returns each output that holds gradients, with what picks their operands, and their places."""
+        packed: Any = defaultdict(dict)
+        for operand, to in self._effects.grads:
+            if isinstance(to, PackedGrad):
+                packed[self._counts[0] + to.output][self._at[operand]] = to.place
+        return [(output, make_gather([*places]), places.values()) for output, places in packed.items()]
 
     def _place(self, source: Any) -> int:
         """Returns where something stands among the values of a call.
@@ -262,9 +271,10 @@ class WriteBack:
         """Gives Tensors their gradients, and fills new Tensors and containers."""
         for tensor, grad in zip(self._take_graded(values), self._take_grads(values)):  # noqa: B905  costs time
             tensor._grad = grad
-        for output, take, places in self._packs:
-            for tensor, pair in zip(take(values), zip(repeat(values[output]), places)):  # noqa: B905  costs time
-                tensor._grad = pair
+        for output, take, places in self._packed:
+            array = values[output]
+            for tensor, place in zip(take(values), places):  # noqa: B905  costs time
+                tensor._grad = array, place  # of which Tensor._gradient makes a Tensor
         for tensor, key, take, spec in self._attributes:
             values[tensor].__dict__[key] = spec.unflatten(take(values))
         for container, (key, take, spec) in zip(containers, self._entries, strict=False):

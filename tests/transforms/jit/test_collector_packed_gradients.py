@@ -284,7 +284,7 @@ UNPACKED = [
 
 
 @pytest.mark.parametrize(("kind", "options"), UNPACKED)
-def test_gradients_that_will_be_read_are_large_or_few_stay_apart(kind, options):
+def test_gradients_that_are_read_or_large_or_few_stay_apart(kind, options):
     compiled = type("Compiled", (kind,), {"step": oplib.jit(kind.step)})
     mine, theirs = compiled(**options), kind(**options)
     train(mine, theirs)
