@@ -11,19 +11,17 @@ from types import MappingProxyType
 
 from oplib.protocols import AnyFunction
 
-Function = AnyFunction
-
 
 class SingleOps:
     """The functions of single ops; one is looked up at its first use, and is an attribute from then on."""
 
-    _functions: Mapping[str, Function] = MappingProxyType({})
+    _functions: Mapping[str, AnyFunction] = MappingProxyType({})
 
-    def take_from(self, functions: Mapping[str, Function]) -> None:
+    def take_from(self, functions: Mapping[str, AnyFunction]) -> None:
         """Sets where the functions come from, once the table of them has been put together."""
         self._functions = functions
 
-    def __getattr__(self, name: str) -> Function:
+    def __getattr__(self, name: str) -> AnyFunction:
         if name not in self._functions:
             raise AttributeError(f"there is no op {name!r} of oplib")
         return self.__dict__.setdefault(name, self._functions[name])

@@ -20,17 +20,16 @@ import numpy as np
 from jax.core import ShapedArray
 
 from oplib.config import config
-from oplib.protocols import AnyFunction, Values
+from oplib.protocols import AnyFunction
 
 from .array_types import match_type, sum_gradient, zeros_of
 from .compilation import is_uncompiled, name_traced
 from .concreteness import VALUE_ERRORS
-from .liveness import drop_dead, find_dependent, find_forwarded, find_live_inputs
+from .liveness import Arrays, drop_dead, find_dependent, find_forwarded, find_live_inputs
 from .masks import Mask, map_given, pick_true, spread
 from .tokens import next_token
 from .width import WIDE, note_width
 
-Arrays = Values
 Plan = TypeVar("Plan", bound="BackwardPlan")
 
 

@@ -110,6 +110,7 @@ def _explain(key: Sequence[Any], names: Sequence[str], known: Sequence[tuple[Any
     """Returns the difference between a structure and the known one that is nearest."""
     if not known:
         return f"this is the first program. It starts at {names[0]} (NodeCall 0)."
+    # the nearest has the most equal facts at its beginning
     nearest, program = max(known, key=lambda item: [*map(eq, key, item[0]), False].index(False))
     for number, (name, other) in enumerate(zip_longest(names, program.names)):
         if name != other:

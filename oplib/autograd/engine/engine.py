@@ -211,9 +211,9 @@ def run_graph(
         The gradients of ``inputs``, or None with ``accumulate``.
     """
     if wide_plans.any and needs_64_bits(outputs):
-        kinds = inputs, keep_graph, create_graph, allow_unused
+        options = inputs, keep_graph, create_graph, allow_unused
         with x64(True):
-            return run_graph(outputs, grads, *kinds, accumulate=accumulate, run_class=run_class)
+            return run_graph(outputs, grads, *options, accumulate=accumulate, run_class=run_class)
     keep, create, state = index(keep_graph) != 0, index(create_graph) != 0, modes.state
     if fork.must_reset:
         fork.check()

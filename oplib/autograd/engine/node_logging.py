@@ -16,7 +16,6 @@ from oplib.modes import modes
 from oplib.protocols import AnyFunction
 from oplib.tensor import Tensor
 
-Hook = AnyFunction
 log = logging.getLogger("oplib.autograd.graph")
 
 
@@ -46,7 +45,7 @@ def log_nodes(roots: Iterable[Edge]) -> Callable[[], None]:
 
 
 def _register(
-    roots: Iterable[Node | None], before: Iterable[Hook], after: Iterable[Hook]
+    roots: Iterable[Node | None], before: Iterable[AnyFunction], after: Iterable[AnyFunction]
 ) -> Callable[[], None]:
     before, after = tuple(before), tuple(after)
     handles: list[RemovableHandle] = []

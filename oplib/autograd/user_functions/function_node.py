@@ -122,6 +122,7 @@ class BackwardCFunction(TapeNode, FunctionCtx):
         if self._output_specs:
             boxed = unflatten_values(boxed, self._output_count, self._output_specs)
         function, state, me = self._forward_cls, modes.state, get_ident()
+        # most Functions have no vjp; the call for the others would cost a frame
         backward = function.backward if function.vjp is function._root.vjp else self._get_user_fn()
         if self._keeps_constants and run.create_graph and not self._has_warned:
             self._warn_of_constants(backward)

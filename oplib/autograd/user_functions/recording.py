@@ -35,7 +35,7 @@ _PASSED: Any = dict.fromkeys(("to_save", "saved_for_forward", "dirty_tensors", "
 """Attributes of a ctx that are read here and emptied. They would hold outputs, which hold the ctx."""
 
 _OWN_COUNT = 4
-"""The number of attributes of a ctx before its forward. Most forwards add none, or ``to_save`` alone."""
+"""The attributes that each ctx gets before its forward. Most forwards add none, or ``to_save`` alone."""
 
 _NOTED = {*FunctionCtx.__annotations__, *BackwardCFunction.__annotations__}
 """Attributes that a forward sets by the methods of its ctx, and that the tape notes before it."""

@@ -181,6 +181,7 @@ def _take_apart(function: Function) -> tuple[tuple[str, ...], dict[str, Any]]:
     first = definition.body[0]
     code, cells = function.__code__, function.__closure__ or ()
     namespace = {name: cell.cell_contents for name, cell in zip(code.co_freevars, cells, strict=True)}
+    # a chooser has no lambda and no comprehension, whose names would stand in code of their own
     names = {name for name in code.co_names if name in function.__globals__}
     namespace |= {name: function.__globals__[name] for name in names}
     return tuple(source.splitlines()[first.lineno - 1 :]), namespace

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 from oplib.frozen import frozen
 from oplib.library import Derivative, Tag
+from oplib.protocols import AnyFunction
 
-Function = Callable[..., Any]
+Function = AnyFunction
 _CALLED = {
     "stored": "setitem",
     "quantiles": "quantile",

@@ -28,7 +28,6 @@ from oplib.modes import modes
 from oplib.protocols import AnyFunction
 from oplib.tensor import Tensor, needs_grad
 
-Function = AnyFunction
 Jitted = type(jax.jit(lambda: None))
 _PLAIN = (FunctionType, MethodType, BuiltinFunctionType, functools.partial, Jitted, np.ufunc)
 _CLOSED = (type, ModuleType, Tensor, jax.Array, np.ndarray, str, bytes)
@@ -56,7 +55,7 @@ def _is_found(function: Any) -> bool:
     return value is function
 
 
-def open_function(function: Function, subject: str) -> Partial:
+def open_function(function: AnyFunction, subject: str) -> Partial:
     """Returns a function as a pytree, whose leaves are the traced values that it closes over.
 
     Args:
@@ -95,7 +94,7 @@ class OpenFunction:
         count: the number of values.
     """
 
-    def __init__(self, function: Function, count: int) -> None:
+    def __init__(self, function: AnyFunction, count: int) -> None:
         self._function = function
         self._count = count
 
@@ -121,7 +120,7 @@ class _ClosureSearch:
         leaves: the values that were found, each once.
     """
 
-    def __init__(self, function: Function, wanted: type) -> None:
+    def __init__(self, function: AnyFunction, wanted: type) -> None:
         self._root = function
         self._objects: dict[int, Any] = {}  # also keeps the objects alive, so that no id is given twice
         self._parents: dict[int, list[int]] = {}
@@ -236,7 +235,7 @@ def _read_cell(cell: CellType) -> Sequence[Any]:
         return ()
 
 
-def _copy(value: Any, convert: Function, register: Callable[[Any], None]) -> Any:
+def _copy(value: Any, convert: AnyFunction, register: Callable[[Any], None]) -> Any:
     """Copies an object with converted parts. What can refer to itself is registered before its parts."""
     if isinstance(value, FunctionType):
         cells = tuple(map(convert, value.__closure__ or ()))

@@ -14,6 +14,7 @@ from oplib.autograd.user_functions.context import advise_saving, find_unpacking
 from oplib.errors import AutogradError
 from oplib.library.arguments.layout import EntryKind
 from oplib.library.arguments.recording import unbox
+from oplib.protocols import Values
 from oplib.tensor import Tensor
 
 
@@ -71,12 +72,12 @@ class SetupContext(Context):
     attribute stays as it is and becomes part of the compiled formula.
     """
 
-    def __init__(self, needs_input_grad: tuple[Any, ...]) -> None:
+    def __init__(self, needs_input_grad: Values) -> None:
         self.needs_input_grad = needs_input_grad
-        self._saved: tuple[Any, ...] = ()
-        self._saved_for_forward: tuple[Any, ...] = ()
+        self._saved: Values = ()
+        self._saved_for_forward: Values = ()
         self._materialize = True
-        self._non_differentiable: tuple[Any, ...] = ()
+        self._non_differentiable: Values = ()
 
     def save_for_backward(self, *tensors: Any) -> None:
         """Saves arrays for the formula's ``ctx.saved_tensors``; None is allowed.
@@ -213,10 +214,10 @@ class Notes:
     """
 
     tree: Any
-    leaves: tuple[Any, ...]
+    leaves: Values
     materialize: bool
     non_differentiable: Mask
-    needs_input_grad: tuple[Any, ...]
+    needs_input_grad: Values
 
     def restore(self, op: str, saver: str, residuals: Iterator[Any]) -> FormulaContext:
         """Joins the notes and the residuals again, as the formula's ``ctx``.

@@ -20,7 +20,6 @@ from oplib.protocols import AnyFunction
 from .fast_block import FastBlock
 from .fast_path import FastPath
 
-Function = AnyFunction
 _STARRED = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
@@ -48,7 +47,7 @@ def define_with_overloads(
     namespace: dict[str, Any],
     filename: str,
     writes: bool = False,
-) -> Function:
+) -> AnyFunction:
     """Makes a function from its text, with the fast paths of overloads before its body.
 
     Args:
@@ -82,7 +81,7 @@ def define_with_overloads(
     return function
 
 
-def inline_overloads(function: Function, *branches: Branch) -> Function:
+def inline_overloads(function: AnyFunction, *branches: Branch) -> AnyFunction:
     """Returns a function that does as another one, and contains the fast paths of overloads.
 
     Args:

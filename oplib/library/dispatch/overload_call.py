@@ -21,12 +21,11 @@ from .dispatcher import Dispatcher
 from .fast_block import FastBlock, name_arguments
 from .fast_path import FastPath
 
-Function = AnyFunction
 MISSING: Any = object()
 """Stands for an argument that was not given."""
 
 
-def build_call(overload: OpOverload) -> Function:
+def build_call(overload: OpOverload) -> AnyFunction:
     """Returns the function of ``overload.call``, and assigns those of its other calls."""
     dispatcher = Dispatcher(overload)
     overload.arrays = entry_point(lambda *args, **kwargs: dispatcher.call(args, kwargs, arrays_wanted=True))
@@ -52,10 +51,10 @@ class OverloadCall:
         self._dispatcher = dispatcher
         names = [argument.name for argument in dispatcher.schema.arguments if not argument.kwarg_only]
         self._indices = {name: index for index, name in enumerate(names)}
-        self._inference_function: Function | None = None
+        self._inference_function: AnyFunction | None = None
         self.function = self._make_function(self._decline)
 
-    def _make_function(self, decline: Function, *, in_inference: bool = False) -> Function:
+    def _make_function(self, decline: AnyFunction, *, in_inference: bool = False) -> AnyFunction:
         """Makes the function.
 
         Args:

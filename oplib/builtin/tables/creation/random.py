@@ -25,8 +25,6 @@ from oplib.tensor import default_int_dtype
 from oplib.tensor.dtypes import names as dtypes
 from oplib.tensor.dtypes.rules import COMPLEX, INTEGRAL
 
-Kernel = AnyFunction
-
 
 def _widen(dtype: Any) -> Any:
     """Returns the dtype of the draws: half precision is too coarse, and integers are rounded later."""
@@ -163,7 +161,7 @@ def _check_multinomial(weights: Any, count: int, replacement: bool) -> None:
         )
 
 
-def _fill(schema: str, kernel: Kernel, doc: str, classes: str) -> Row:
+def _fill(schema: str, kernel: AnyFunction, doc: str, classes: str) -> Row:
     """Makes a row for an op that fills a tensor; only the tensor's dtype is checked.
 
     Its numbers are operands. The methods that fill tensors call it; only an overload of a function is public.
