@@ -8,7 +8,7 @@ from tests.counts import sizes
 PACKAGE = Path(__file__).parent.parent / "oplib"
 
 # The one place of the bound. A change that raises it adds a line to docs/adr/0030-size.md.
-MOST_NODES = 355_361
+MOST_NODES = 355_360
 _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 

@@ -19,7 +19,7 @@ from weakref import ref
 from oplib.autograd.array_functions.masks import map_given
 from oplib.generated_code import define_function, fill_template, render_tuple
 from oplib.protocols import Values
-from oplib.tensor import Generator, default_generator
+from oplib.tensor import Generator, Tensor, default_generator
 
 from .candidates import Candidates
 from .constants import ABSENT, PROBES_OF_OBJECTS, identify, identify_object, read_kind
@@ -178,12 +178,13 @@ class Reader:
     def _compare_ways(self, path: CapturedPath, candidates: Candidates, places: set[Any]) -> None:
         """Refuses a call in which another place, which the code may read, no longer holds the same object."""
         for other in path.again:
-            held: Any = None if other.parent is None else other.parent.value
+            held: Any = other.parent and other.parent.value
             is_method = isinstance(held, type) and isinstance(path.value, (type, *CODE_OF_CLASS))
             if "__mro__" in other.via or is_method or id(held) in self._replaced:
                 continue  # classes and their functions are compared as one
-            is_shared = isinstance(path.value, (type, types.FunctionType, types.ModuleType))
-            is_near = not is_shared and (held is None or id(held) in candidates.ancestors)
+            # a backward adds to gradients, which no code names
+            is_near = isinstance(held, (Tensor, types.NoneType)) or id(held) in candidates.ancestors
+            is_near &= not isinstance(path.value, (type, types.FunctionType, types.ModuleType))
             if (
                 other.place not in places
                 and (other.is_step_of_code or is_near)

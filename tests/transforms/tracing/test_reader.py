@@ -152,6 +152,30 @@ def test_two_places_that_hold_one_object_are_a_reason_where_the_code_asks():
         assert compiled.compilations == count
 
 
+@pytest.mark.parametrize("separate", [(1,), (0, 1)])
+@pytest.mark.parametrize("by_backward", [True, False])
+def test_leaves_that_no_longer_share_a_gradient_are_a_reason(separate, by_backward):
+    def step(leaves):
+        for leaf in leaves:
+            if by_backward:
+                (leaf * 3).sum().backward()
+            else:
+                leaf.grad.mul_(3)
+
+    def run(call, leaves):
+        leaves[0].grad = leaves[1].grad = oplib.ones(2)
+        call(leaves)
+        for place in separate:
+            leaves[place].grad = oplib.full((2,), float(place))
+        call(leaves)
+        return [leaf.grad.tolist() for leaf in leaves]
+
+    plain, held = ([oplib.ones(2, requires_grad=True) for _ in range(2)] for _ in range(2))
+    compiled = oplib.jit(lambda: step(held))
+    assert run(lambda _: compiled(), held) == run(step, plain)
+    assert compiled.compilations == 2
+
+
 def test_what_a_call_changes_is_compared_with_what_the_trace_found():
     def remember(held, x):
         if held.state is None:
